@@ -22,11 +22,11 @@ $(STAMP): requirements.txt pyproject.toml spark_jobs/spark/jvm.py
 	@set -e; python=$$($(FIND_PYTHON)); "$$python" -m spark_jobs.spark.java; \
 	[ -x $(BIN)/python ] && $(BIN)/python -c '' 2>/dev/null || "$$python" -m venv --clear $(VENV)
 	@echo 'Step 1 of 3: Python packages, pinned (one to three minutes)'
-	@$(BIN)/python -m spark_jobs.devtools.packages requirements.txt
+	@$(BIN)/python -m tests.tools.packages requirements.txt
 	@echo 'Step 2 of 3: Rewindow itself'
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@echo 'Step 3 of 3: a Kafka broker, the jars of Spark, and a first run (one to two minutes)'
-	@$(BIN)/python -m spark_jobs.devtools.setup
+	@$(BIN)/python -m tests.tools.setup
 	@touch $@
 
 demo: $(STAMP) ## backfill and reconcile real flights through a real Airflow; compare with what Flink emitted
@@ -58,10 +58,10 @@ durations: ## keep what each file of tests took in the last run: the next run be
 	cp build/durations.json tests/durations.json
 
 matrix: $(STAMP) ## try the built wheel with several versions of Airflow, Spark and Great Expectations (needs uv)
-	$(BIN)/python -m spark_jobs.devtools.matrix
+	$(BIN)/python -m tests.tools.matrix
 
 bench: $(STAMP) ## measure the engine against plain Spark and Structured Streaming (takes long)
-	$(BIN)/python -m spark_jobs.devtools.bench
+	$(BIN)/python -m tests.bench
 
 # MkDocs has an environment of its own: no other command needs it.
 DOCS := .venv-docs

@@ -14,9 +14,9 @@ from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-from spark_jobs.conformance.formats import FEW_ROWS
 from spark_jobs.settings import Variable
 from spark_jobs.spark.jvm import SHORT_APPLICATIONS
+from tests.conformance.formats import FEW_ROWS
 from tests.tiers import Stopwatch, Tests, changed_paths, in_order, long_files_to_run
 
 if TYPE_CHECKING:

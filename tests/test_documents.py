@@ -14,9 +14,9 @@ from ruamel.yaml import YAML
 
 from spark_jobs import __version__, errors
 from spark_jobs.definition import load_pipeline
-from spark_jobs.devtools import commands_page, drawings, fields_page, matrix
-from spark_jobs.devtools.site_links import on_page_markdown
 from spark_jobs.lakehouse.verdict import Verdict
+from tests.tools import commands_page, drawings, fields_page, matrix
+from tests.tools.site_links import on_page_markdown
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "spark_jobs"
@@ -171,7 +171,7 @@ def test_version_and_changelog_agree_and_the_tried_versions_are_documented() -> 
 
 @pytest.mark.parametrize("name", drawings.DRAWINGS)
 def test_a_drawing_is_the_one_that_the_core_draws(name: str) -> None:
-    renew = "run `python -m spark_jobs.devtools.drawings`"
+    renew = "run `python -m tests.tools.drawings`"
     file = ROOT / drawings.FOLDER / f"{name}.svg"
     assert file.read_text(encoding="utf-8") == drawings.DRAWINGS[name]().svg(), renew
 
@@ -214,12 +214,12 @@ def test_commands_that_a_page_shows_exist(page: Path) -> None:
 
 
 def test_the_page_of_commands_is_the_one_that_the_command_line_generates() -> None:
-    renew = "run `python -m spark_jobs.devtools.commands_page`"
+    renew = "run `python -m tests.tools.commands_page`"
     assert (ROOT / commands_page.PAGE).read_text(encoding="utf-8") == commands_page.commands_page(), renew
 
 
 def test_the_reference_of_fields_and_the_schema_are_those_that_the_models_generate() -> None:
-    renew = "run `python -m spark_jobs.devtools.fields_page`"
+    renew = "run `python -m tests.tools.fields_page`"
     assert (ROOT / fields_page.PAGE).read_text(encoding="utf-8") == fields_page.fields_page(), renew
     assert (ROOT / fields_page.SCHEMA).read_text(encoding="utf-8") == fields_page.schema_text(), renew
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from spark_jobs.devtools.settings_page import PAGE, settings_page
 from spark_jobs.errors import EnvironmentSetupError
 from spark_jobs.settings import Settings, Variable, settings
+from tests.tools.settings_page import PAGE, settings_page
 
 ROOT = Path(__file__).parents[1]
 OWNER = ROOT / "spark_jobs/settings.py"
@@ -103,7 +103,7 @@ def test_settings_import_neither_spark_nor_airflow() -> None:
 
 
 def test_the_page_is_the_one_that_the_class_generates() -> None:
-    renew = "run `python -m spark_jobs.devtools.settings_page`"
+    renew = "run `python -m tests.tools.settings_page`"
     assert (ROOT / PAGE).read_text(encoding="utf-8") == settings_page(), renew
 
 

@@ -51,7 +51,7 @@ def test_templates_schema_suites_and_dag_files_are_in_the_wheel(wheel: Path) -> 
         assert (
             archive.read("spark_jobs/project/files/windows.json") == (ROOT / "expectations/windows.json").read_bytes()
         )
-    assert not any(name.startswith(("tests", "dags", "spark_jobs/devtools")) for name in names)
+    assert not any(name.startswith(("tests", "dags")) for name in names)
 
 
 def test_a_project_is_begun_with_the_wheel_alone(wheel: Path, tmp_path: Path) -> None:

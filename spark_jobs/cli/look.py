@@ -241,7 +241,7 @@ def conformance(
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print a line for passing cases, too.")] = False,
 ) -> None:
     """Run an engine on recorded cases of live engines. Prints one line for each failing case; exit code 1 if any."""
-    from spark_jobs.conformance.formats import run_cases
+    from tests.conformance.formats import run_cases
 
     if engine not in ("sequential", "spark"):
         raise DefinitionError(f"--engine: {engine!r}", hint="Use sequential or spark.")

@@ -5,14 +5,14 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 
-from spark_jobs.conformance.case import Case
-from spark_jobs.conformance.sequential import run_sequential
 from spark_jobs.eventtime.generators import Event
 from spark_jobs.eventtime.job import LiveJob, Record
 from spark_jobs.eventtime.source import Source
 from spark_jobs.eventtime.strategy import WatermarkStrategy
 from spark_jobs.eventtime.suppliers import Lag
 from spark_jobs.eventtime.windows import TumblingWindows
+from tests.conformance.case import Case
+from tests.conformance.sequential import run_sequential
 
 PAGE = Path("docs/semantics.md")
 EVENTS = [7, 11, 9, 15, 12, 13, 17, 14, 21, 24, 22, 19]

@@ -9,12 +9,12 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_jobs.conformance.case import Case
-from spark_jobs.conformance.compare import first_difference
-from spark_jobs.conformance.sequential import run_sequential
 from spark_jobs.eventtime.generators import Event
 from spark_jobs.eventtime.signals import WatermarkEmitted
 from spark_jobs.eventtime.source import Source, Tick
+from tests.conformance.case import Case
+from tests.conformance.compare import first_difference
+from tests.conformance.sequential import run_sequential
 from tests.golden import naive
 from tests.golden.strategies import cases
 from tests.sampling import sample

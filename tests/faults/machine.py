@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 from pyspark.sql import SparkSession
 
-from spark_jobs.conformance.formats import TINY
+from tests.conformance.formats import TINY
 from tests.sampling import IN_FULL
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.conformance.formats import TINY
+from tests.conformance.formats import TINY
 
 
 @pytest.fixture(scope="session")

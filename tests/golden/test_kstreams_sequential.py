@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from spark_jobs.conformance.case import load_cases
-from spark_jobs.conformance.formats import Engine, run_cases, try_case
+from tests.conformance.case import load_cases
+from tests.conformance.formats import Engine, run_cases, try_case
 
 FOLDER = Path("tests/golden/kstreams")
 CASES = load_cases(FOLDER)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.conformance.case import load_cases
-from spark_jobs.conformance.formats import Engine, try_case
+from tests.conformance.case import load_cases
+from tests.conformance.formats import Engine, try_case
 from tests.sampling import sample
 
 ALL = load_cases(Path("tests/golden/kstreams"))

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.conformance.case import Case, load_cases
-from spark_jobs.conformance.compare import first_difference
-from spark_jobs.conformance.formats import run_cases
-from spark_jobs.conformance.sequential import run_sequential
 from spark_jobs.errors import DefinitionError
+from tests.conformance.case import Case, load_cases
+from tests.conformance.compare import first_difference
+from tests.conformance.formats import run_cases
+from tests.conformance.sequential import run_sequential
 
 GOLDEN = Path("tests/golden")
 CASES = [*load_cases(GOLDEN / "flink"), *load_cases(GOLDEN / "generators")]

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.conformance.case import Case, load_cases
-from spark_jobs.conformance.compare import first_difference
-from spark_jobs.conformance.spark import run_spark
 from spark_jobs.eventtime.suppliers import GeneratorKind
+from tests.conformance.case import Case, load_cases
+from tests.conformance.compare import first_difference
+from tests.conformance.spark import run_spark
 from tests.sampling import sample
 
 GOLDEN = Path("tests/golden")

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.conformance.case import load_cases
-from spark_jobs.conformance.formats import Engine, run_cases, try_case
-from spark_jobs.conformance.microbatch_case import MicroBatchCase, delay_ms
 from spark_jobs.eventtime.microbatch.batches import INITIAL_WATERMARK
+from tests.conformance.case import load_cases
+from tests.conformance.formats import Engine, run_cases, try_case
+from tests.conformance.microbatch_case import MicroBatchCase, delay_ms
 
 FOLDER = Path("tests/golden/spark")
 CASES = load_cases(FOLDER)

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.conformance.case import load_cases
-from spark_jobs.conformance.microbatch_case import MicroBatchCase
-from spark_jobs.conformance.microbatch_compare import first_difference
-from spark_jobs.conformance.microbatch_spark import run_spark
+from tests.conformance.case import load_cases
+from tests.conformance.microbatch_case import MicroBatchCase
+from tests.conformance.microbatch_compare import first_difference
+from tests.conformance.microbatch_spark import run_spark
 from tests.sampling import sample
 
 EVERY = load_cases(Path("tests/golden/spark"))

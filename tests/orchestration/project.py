@@ -11,10 +11,10 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from spark_jobs.conformance.formats import FEW_ROWS
 from spark_jobs.demo.airflow import DagRun
 from spark_jobs.orchestration.run_ids import run_id_of
 from spark_jobs.runs.store import RunFolder, RunStore
+from tests.conformance.formats import FEW_ROWS
 
 ROOT = Path(__file__).parents[2]
 _THIS_MONTH = datetime.now(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)

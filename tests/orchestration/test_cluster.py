@@ -11,11 +11,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.demo.airflow import Airflow
-from spark_jobs.devtools.spark_cluster import SparkCluster
 from spark_jobs.runs.store import OUTCOME
 from spark_jobs.submit.package import packaged
 from tests.orchestration.project import SPARK_CONF, folder_of, make_project, rows
 from tests.sampling import sample
+from tests.services.spark_cluster import SparkCluster
 
 FORM = {"reason": "a test"} | sample({}, {"chunks": 2})
 STAGES = sample(("plan",), ("plan", "replay", "replay", "verify"))

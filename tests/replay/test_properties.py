@@ -10,15 +10,15 @@ from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import Row
 
-from spark_jobs.conformance.case import Case
-from spark_jobs.conformance.compare import first_difference
-from spark_jobs.conformance.spark import all_windows, case_history, case_records, case_spec, run_spark
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.timestamps import MIN_TIMESTAMP
 from spark_jobs.replay.assign import START
 from spark_jobs.replay.engine import FIRED_COLUMNS, History, Replay, needs_old_closes
 from spark_jobs.replay.simulation import can_continue
 from spark_jobs.replay.spec import Mode, Panes
+from tests.conformance.case import Case
+from tests.conformance.compare import first_difference
+from tests.conformance.spark import all_windows, case_history, case_records, case_spec, run_spark
 from tests.golden import naive
 from tests.golden.strategies import cases
 from tests.sampling import sample
@@ -135,7 +135,7 @@ def test_neither_the_grid_nor_a_range_changes_sessions(quick_spark, document, da
 
 @pytest.mark.parametrize("mode", [Mode.FAITHFUL, Mode.COMPLETE])
 def test_each_mode_alone_gives_its_half_of_both(quick_spark, mode) -> None:
-    from spark_jobs.conformance.case import Case
+    from tests.conformance.case import Case
 
     case = Case.read(Path("tests/golden/flink/sem_published_sliding.json"))
     history = case_history(case, case_records(quick_spark, case))

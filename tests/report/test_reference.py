@@ -10,12 +10,12 @@ from typing import Any
 import jsonschema
 import pytest
 
-from spark_jobs.devtools import report_fields_page
 from spark_jobs.report.assembled import report_of
 from spark_jobs.report.documents import Documents
 from spark_jobs.report.model import Report, json_schema
 from spark_jobs.runs.store import RunFolder
 from tests.report.documents import RESULT, changes, facts, gate, outcome, plan, request, verdicts, written
+from tests.tools import report_fields_page
 
 ROOT = Path(__file__).parents[2]
 
@@ -70,7 +70,7 @@ def test_every_field_of_a_report_says_what_it_means() -> None:
 
 
 def test_page_and_schema_are_those_that_the_model_generates() -> None:
-    renew = "run `python -m spark_jobs.devtools.report_fields_page`"
+    renew = "run `python -m tests.tools.report_fields_page`"
     for file, text in (
         (report_fields_page.PAGE, report_fields_page.report_fields_page()),
         (report_fields_page.SCHEMA, report_fields_page.schema_text()),

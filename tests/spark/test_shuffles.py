@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.devtools.bench.workload import replay_spec
 from spark_jobs.eventtime.durations import HOUR, MINUTE
 from spark_jobs.eventtime.windows import AnyWindows, CumulativeWindows, SessionWindows, SlidingWindows, TumblingWindows
 from spark_jobs.spark.shuffles import ROWS_OF_A_TASK, shuffles_for
+from tests.bench.workload import replay_spec
 
 PARTITIONS = "spark.sql.shuffle.partitions"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from spark_jobs.conformance.kstreams_case import StreamsCase
+from tests.conformance.kstreams_case import StreamsCase
 
 NOW = 1_700_000_000_000
 

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from spark_jobs.conformance.kstreams_case import StreamsCase, StreamsOutcome
-from spark_jobs.conformance.kstreams_sequential import run_sequential
 from spark_jobs.eventtime.kafka_streams.contents import Aggregate, Contents
 from spark_jobs.eventtime.kafka_streams.store import Retention, SegmentedStore, Stored
 from spark_jobs.eventtime.kafka_streams.task import Topology
 from spark_jobs.eventtime.kafka_streams.windows import BetweenEvents, HoppingWindows, Sessions
+from tests.conformance.kstreams_case import StreamsCase, StreamsOutcome
+from tests.conformance.kstreams_sequential import run_sequential
 from tests.eventtime.kafka_streams.histories import random_case
 
 SEEDS = st.integers(0, 10_000)

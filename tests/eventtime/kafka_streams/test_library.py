@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from spark_jobs.conformance.kstreams_case import StreamsCase
-from spark_jobs.conformance.kstreams_sequential import run_sequential
 from spark_jobs.spark.jars import fetch_jars
 from spark_jobs.spark.java import find_java
+from tests.conformance.kstreams_case import StreamsCase
+from tests.conformance.kstreams_sequential import run_sequential
 from tests.eventtime.kafka_streams.histories import random_case
 
 PACKAGE = "org.apache.kafka:kafka-streams-test-utils:4.1.1"

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from spark_jobs.conformance.kstreams_case import StreamsCase, StreamsOutcome
-from spark_jobs.conformance.kstreams_sequential import run_sequential
-from spark_jobs.conformance.kstreams_spark import case_records, case_restarts, run_spark
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.replay.kafka_streams.replay import Application, TaskReplay
 from spark_jobs.replay.spec import Mode
 from spark_jobs.spark.cached import CachedFrames
+from tests.conformance.kstreams_case import StreamsCase, StreamsOutcome
+from tests.conformance.kstreams_sequential import run_sequential
+from tests.conformance.kstreams_spark import case_records, case_restarts, run_spark
 from tests.eventtime.kafka_streams.histories import random_case
 from tests.sampling import sample
 
