@@ -1,6 +1,6 @@
 # Everything runs in .venv, which `make setup` makes; nothing is installed outside this folder but Spark's jars (~/.ivy2.5.2).
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test test-quick test-long test-changed durations matrix bench docs lint lock clean uninstall
+.PHONY: help setup demo up test test-quick test-long test-changed durations conformance matrix bench docs lint lock clean uninstall
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -56,6 +56,9 @@ test-changed: $(STAMP) ## run the long tests that the last day's change can brea
 
 durations: ## keep what each file of tests took in the last run: the next run begins with the longest
 	cp build/durations.json tests/durations.json
+
+conformance: $(STAMP) ## run recorded cases: DIR=tests/golden/flink, ENGINE=sequential or spark
+	@$(BIN)/python -m tests.conformance $(or $(DIR),tests/golden/flink) --engine $(or $(ENGINE),sequential)
 
 matrix: $(STAMP) ## try the built wheel with several versions of Airflow, Spark and Great Expectations (needs uv)
 	$(BIN)/python -m tests.tools.matrix

@@ -1,7 +1,7 @@
 """The one family of errors that Rewindow shows to people.
 
 Each says what happened, where (file, pipeline, table, partition, offset) and what to do about it; the exit code of the
-command is the error's `exit_code`. 0 is success, 1 anything unexpected or a failed conformance run, 3 a run that is not
+command is the error's `exit_code`. 0 is success, 1 anything unexpected, 3 a run that is not
 published because its gate is closed or an approval is missing.
 """
 

@@ -94,7 +94,7 @@ TRIED = {
     "operations.md bash": "operations/test_backup.py::test_a_restored_copy_goes_on_with_what_has_arrived_since",
     "operations.md sql": "operations/test_backup.py::test_a_restored_copy_goes_on_with_what_has_arrived_since",
     "report.md console": "project/test_pages.py::test_the_readme_and_the_pages_of_tables_and_reports",
-    "semantics.md console": "cli/test_cli.py::test_conformance_closes_with_the_counts_and_fails_when_a_case_fails",
+    "semantics.md console": "conformance/test_command.py::test_it_closes_with_the_counts_and_fails_when_a_case_fails",
     "structured-streaming.md console": "project/test_tutorial.py::test_the_page_of_a_structured_streaming_query",
     "structured-streaming.md python": "project/test_tutorial.py::test_the_page_of_a_structured_streaming_query",
     "tables.md python": "project/test_pages.py::test_the_readme_and_the_pages_of_tables_and_reports",

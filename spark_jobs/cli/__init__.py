@@ -1,11 +1,11 @@
 """The command line, one command for each verb; `rewindow COMMAND --help` explains each.
 
-It may import everything but the tools for developers. Begin with `app.py`.
+It may import everything. Begin with `app.py`.
 """
 
 from __future__ import annotations
 
-from spark_jobs.cli import act, bench, corrections, expectations, imports, init, live, look, runs, serve
+from spark_jobs.cli import act, corrections, expectations, imports, init, live, look, runs, serve
 from spark_jobs.cli.app import main
 
 __all__ = ["main"]

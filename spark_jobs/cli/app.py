@@ -16,7 +16,7 @@ app = typer.Typer(
     name="rewindow",
     help="Replays bounded history through the event-time logic of the live streaming job.\n\n"
     "Start with `rewindow check PIPELINE`, then `rewindow plan PIPELINE`, then `rewindow run PIPELINE`.\n\n"
-    "Exit codes: 0 done, 1 unexpected or failed conformance, 2 definition or command line, 3 gate closed, "
+    "Exit codes: 0 done, 1 unexpected, 2 definition or command line, 3 gate closed, "
     "4 source, 5 history breaks a rule, 6 nothing in the range, 7 catalog, 8 environment, 9 the run's state.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["--help", "-h"]},

@@ -1,4 +1,4 @@
-"""Commands that read and change nothing: check, schema, plan, compare, report, history, sql, conformance, doctor."""
+"""Commands that read and change nothing: check, schema, plan, compare, report, history, sql, doctor."""
 
 from __future__ import annotations
 
@@ -232,22 +232,6 @@ def sql(
         raise DefinitionError("--csv and --json: choose one of them")
     found = rows_of(session(None, "sql"), query, limit)
     print_as(found, console, as_csv=as_csv, as_json=as_json)
-
-
-@app.command()
-def conformance(
-    folder: Annotated[Path, typer.Argument(exists=True, help="A folder of case files, or one file.")],
-    engine: Annotated[str, typer.Option(help="sequential or spark.")] = "sequential",
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print a line for passing cases, too.")] = False,
-) -> None:
-    """Run an engine on recorded cases of live engines. Prints one line for each failing case; exit code 1 if any."""
-    from tests.conformance.formats import run_cases
-
-    if engine not in ("sequential", "spark"):
-        raise DefinitionError(f"--engine: {engine!r}", hint="Use sequential or spark.")
-    passed, failed = run_cases(folder, engine, verbose=verbose, say=lambda line: print(line, flush=True))
-    print(f"{passed} passed, {failed} failed")
-    raise typer.Exit(1 if failed else 0)
 
 
 @app.command()

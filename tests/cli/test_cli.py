@@ -143,16 +143,6 @@ def test_missing_files_are_a_source_error(rewindow, definition) -> None:
     assert f"/nowhere/*.json, {definition}:{line})" in err
 
 
-def test_conformance_closes_with_the_counts_and_fails_when_a_case_fails(rewindow, tmp_path) -> None:
-    code, out, _ = rewindow("conformance", "tests/golden/flink/sem_keys.json")
-    assert code == 0
-    assert out.splitlines()[-1] == "1 passed, 0 failed"
-    (tmp_path / "x.json").write_text("{}")
-    code, out, _ = rewindow("conformance", str(tmp_path))
-    assert code == 1
-    assert out.splitlines()[-1] == "0 passed, 1 failed"
-
-
 def test_the_schema_is_json(rewindow) -> None:
     code, out, _ = rewindow("schema")
     assert code == 0

@@ -1,5 +1,5 @@
 """Runs recorded cases through the product's two engines and compares the results with what the live engine did.
 
-It may import everything but `cli` and the tools for developers. Begin with `formats.py`. `case` reads a case file,
+Begin with `formats.py`. `case` reads a case file,
 `sequential` and `spark` run it, `compare` finds the first difference.
 """

@@ -10,7 +10,7 @@ from tests.conformance.formats import TINY
 
 @pytest.fixture(scope="session")
 def quick_spark(spark: SparkSession) -> SparkSession:
-    """A session of its own, set up as the conformance command does it."""
+    """A session of its own, set up as `python -m tests.conformance` does it."""
     session = spark.newSession()
     for name, value in {**TINY, "spark.sql.session.timeZone": "UTC", "spark.sql.ansi.enabled": "true"}.items():
         session.conf.set(name, value)

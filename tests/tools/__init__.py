@@ -1,4 +1,1 @@
-"""Tools for developers, which the wheel leaves out: benchmarks, generated pages, drawings, the matrix of versions.
-
-It may import everything; nothing of the product imports it. Begin with `bench/__init__.py`.
-"""
+"""Tools for developers: generated pages, drawings, the matrix of versions, the last steps of `make setup`."""

@@ -13,7 +13,7 @@ PAGE = Path("docs/commands.md")
 
 EXIT_CODES = {
     0: "done",
-    1: "unexpected, or a failed conformance run",
+    1: "unexpected",
     2: "definition or command line",
     3: "not published: the gate is closed, or a person must approve; `compare`: a window differs without a cause",
     4: "source: a table, column or file is missing, truncated, mixed or unreachable",
