@@ -60,7 +60,7 @@ durations: ## keep what each file of tests took in the last run: the next run be
 conformance: $(STAMP) ## run recorded cases: DIR=tests/golden/flink, ENGINE=sequential or spark
 	@$(BIN)/python -m tests.conformance $(or $(DIR),tests/golden/flink) --engine $(or $(ENGINE),sequential)
 
-matrix: $(STAMP) ## try the built wheel with several versions of Airflow, Spark and Great Expectations (needs uv)
+matrix: $(STAMP) ## try the built wheel with several versions of Python, Airflow and Spark (needs uv)
 	$(BIN)/python -m tests.tools.matrix
 
 bench: $(STAMP) ## measure the engine against plain Spark and Structured Streaming (takes long)

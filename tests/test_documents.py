@@ -165,7 +165,7 @@ def test_version_and_changelog_agree_and_the_tried_versions_are_documented() -> 
     assert sections[1].split()[0] == __version__
     versions = (ROOT / "docs/airflow.md").read_text().partition("### Versions")[2].partition("\n### ")[0]
     for one in matrix.COMBINATIONS:
-        for version in (one.python, one.airflow, one.spark, one.great_expectations):
+        for version in (one.python, one.airflow, one.spark):
             assert version in versions
 
 

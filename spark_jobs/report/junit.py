@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
+from collections.abc import Iterator, Sequence
+from enum import StrEnum
+from xml.etree import ElementTree
+from xml.etree.ElementTree import Element, SubElement
 
 from spark_jobs.formatting import plain
 from spark_jobs.lakehouse.verdict import UNEXPLAINED
@@ -14,6 +15,14 @@ from spark_jobs.report.verdict import ENDED_BADLY, ENDED_WELL, UNKNOWN
 from spark_jobs.runs.unmet import observed_in_words
 
 
+class _Outcome(StrEnum):
+    """The element of a test case that did not pass."""
+
+    ERROR = "error"
+    FAILURE = "failure"
+    SKIPPED = "skipped"
+
+
 def junit_xml(report: Report) -> bytes:
     """JUnit XML of a report (see `report_of`). A day that failed on its own has a case of its own.
 
@@ -21,66 +30,78 @@ def junit_xml(report: Report) -> bytes:
     and infos that failed count as skipped, with a message, since they do not stop publishing. So does a run that waits
     for approval, or that was discarded, and a verdict on the live job that the log does not explain.
     """
-    xml = JUnitXml(name=f"rewindow {report.run.run_id}")
-    xml.add_testsuite(_outcome(report))
+    suites = {"run": [_outcome(report)]}
     if report.live:
-        xml.add_testsuite(_live(report.live))
-    suites: dict[str, TestSuite] = {}
+        suites["live job"] = list(_live(report.live))
     for number, result in enumerate(report.expectations.results if report.expectations else (), 1):
-        name = plain(result.suite or "expectations")
-        for case in _cases(result, number):
-            suites.setdefault(name, TestSuite(name)).add_testcase(case)
-    for suite in suites.values():
-        xml.add_testsuite(suite)
-    xml.update_statistics()
-    return xml.tostring()
+        suites.setdefault(plain(result.suite or "expectations"), []).extend(_cases(result, number))
+    together = [case for cases in suites.values() for case in cases]
+    xml = Element("testsuites", {"name": f"rewindow {report.run.run_id}", **_counts(together), "time": "0.0"})
+    for name, cases in suites.items():
+        SubElement(xml, "testsuite", {"name": name, **_counts(cases), "time": "0"}).extend(cases)
+    return ElementTree.tostring(xml, encoding="utf-8")
 
 
-def _outcome(report: Report) -> TestSuite:
+def _counts(cases: Sequence[Element]) -> dict[str, str]:
+    """The attributes of JUnit that count cases."""
+    tags = [child.tag for case in cases for child in case]
+    counted = {"errors": _Outcome.ERROR, "failures": _Outcome.FAILURE, "skipped": _Outcome.SKIPPED}
+    return {"tests": str(len(cases))} | {name: str(tags.count(tag)) for name, tag in counted.items()}
+
+
+def _test_case(name: str, of: str) -> Element:
+    return Element("testcase", name=name, classname=f"rewindow.{of}")
+
+
+def _did_not_pass(case: Element, outcome: _Outcome, message: str, kind: str) -> None:
+    SubElement(case, outcome, {name: text for name, text in (("message", message), ("type", kind)) if text})
+
+
+def _says(case: Element, output: str) -> None:
+    SubElement(case, "system-out").text = output
+
+
+def _outcome(report: Report) -> Element:
     verdict, run = report.verdict, report.run
-    case = TestCase(plain(run.run_id), classname=f"rewindow.{plain(run.pipeline or 'run')}")
+    case = _test_case(plain(run.run_id), plain(run.pipeline or "run"))
     message = f"{verdict.title}: {verdict.sentence}"
     if verdict.status in ENDED_BADLY:
-        case.result = [Failure(message, verdict.status)]
+        _did_not_pass(case, _Outcome.FAILURE, message, verdict.status)
     elif verdict.status == UNKNOWN:
-        case.result = [Error(message, UNKNOWN)]
+        _did_not_pass(case, _Outcome.ERROR, message, UNKNOWN)
     elif verdict.status not in ENDED_WELL:
-        case.result = [Skipped(message, verdict.status)]
-    case.system_out = "\n".join(f"{step.text} {step.command or ''}".strip() for step in verdict.next)
-    suite = TestSuite("run")
-    suite.add_testcase(case)
-    return suite
+        _did_not_pass(case, _Outcome.SKIPPED, message, verdict.status)
+    _says(case, "\n".join(f"{step.text} {step.command or ''}".strip() for step in verdict.next))
+    return case
 
 
-def _live(live: Live) -> TestSuite:
+def _live(live: Live) -> Iterator[Element]:
     """A case for each verdict on the live job's windows, and one for each of several deployments."""
-    suite = TestSuite("live job")
     if live.problem:
-        case = TestCase("compared", classname="rewindow.live")
-        case.result = [Skipped(plain(live.problem, 2000), "not compared")]
-        suite.add_testcase(case)
+        case = _test_case("compared", "live")
+        _did_not_pass(case, _Outcome.SKIPPED, plain(live.problem, 2000), "not compared")
+        yield case
     for one in live.verdicts:
-        case = TestCase(plain(one.verdict), classname="rewindow.live")
-        message = f"{one.windows} windows. {one.sentence}"
-        if one.verdict in UNEXPLAINED:
-            case.result = [Skipped(message, plain(one.verdict))]
-        else:
-            case.system_out = message
-        suite.add_testcase(case)
+        kind = plain(one.verdict) if one.verdict in UNEXPLAINED else ""
+        yield _compared(plain(one.verdict), "live", f"{one.windows} windows. {one.sentence}", kind)
     for one in live.deployments:
-        case = TestCase(plain(one.name), classname="rewindow.live.deployments")
         most_first = sorted(one.verdicts.items(), key=lambda item: (-item[1], item[0]))
         counts = ", ".join(f"{count} {plain(verdict)}" for verdict, count in most_first if count)
         message = f"{one.windows} windows: {counts or 'none compared'}"
-        if one.different:
-            case.result = [Skipped(message, "different")]
-        else:
-            case.system_out = message
-        suite.add_testcase(case)
-    return suite
+        yield _compared(plain(one.name), "live.deployments", message, "different" if one.different else "")
 
 
-def _cases(result: Expectation, number: int) -> Iterator[TestCase]:
+def _compared(name: str, of: str, message: str, kind: str) -> Element:
+    """A case that counts as skipped where it has a `kind` of difference."""
+    case = _test_case(name, of)
+    if kind:
+        _did_not_pass(case, _Outcome.SKIPPED, message, kind)
+    else:
+        _says(case, message)
+    return case
+
+
+def _cases(result: Expectation, number: int) -> Iterator[Element]:
     """One case; of an expectation by day, one for each day that failed and is named, and one for all others."""
     for day in result.failed_days:
         one = result.model_copy(
@@ -95,19 +116,17 @@ def _cases(result: Expectation, number: int) -> Iterator[TestCase]:
         yield _case(others, number, ", other days")
 
 
-def _case(result: Expectation, number: int, day: str = "") -> TestCase:
+def _case(result: Expectation, number: int, day: str = "") -> Element:
     description = result.description or result.expectation or ""
     column = f" ({plain(result.column)})" if result.column else ""
-    case = TestCase(
-        f"{number}. {plain(description)}{column}{day}", classname=f"rewindow.{plain(result.suite or 'expectations')}"
-    )
+    case = _test_case(f"{number}. {plain(description)}{column}{day}", plain(result.suite or "expectations"))
     found = plain(result.observed) if result.days is None else observed_in_words(result)
     observed = f"observed {found}, expected {plain(result.threshold)}"
     if result.error:
-        case.result = [Error(plain(result.error, 2000), plain(result.expectation))]
+        _did_not_pass(case, _Outcome.ERROR, plain(result.error, 2000), plain(result.expectation))
     elif not result.success:
-        kind = Failure if result.severity == Severity.CRITICAL else Skipped
-        case.result = [kind(f"{plain(result.severity)}: {observed}", plain(result.expectation))]
+        outcome = _Outcome.FAILURE if result.severity == Severity.CRITICAL else _Outcome.SKIPPED
+        _did_not_pass(case, outcome, f"{plain(result.severity)}: {observed}", plain(result.expectation))
     else:
-        case.system_out = observed
+        _says(case, observed)
     return case

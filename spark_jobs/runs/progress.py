@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from datetime import UTC, datetime
 from typing import Protocol
 
-import structlog
 from rich.console import Console
 
 
@@ -36,22 +37,18 @@ class LogProgress:
     """One JSON line at the start and the end of each stage, on standard error."""
 
     def __init__(self) -> None:
-        structlog.configure(
-            processors=[
-                structlog.processors.TimeStamper(fmt="iso", utc=True),
-                structlog.processors.add_log_level,
-                structlog.processors.JSONRenderer(),
-            ],
-            logger_factory=structlog.PrintLoggerFactory(file=sys.stderr),
-        )
-        self._log = structlog.get_logger()
+        self._out = sys.stderr
 
     @contextmanager
     def stage(self, name: str, detail: str = "") -> Iterator[None]:
         began = time.monotonic()
-        self._log.info("stage started", stage=name, detail=detail)
+        self._write(stage=name, detail=detail, event="stage started")
         yield
-        self._log.info("stage ended", stage=name, detail=detail, seconds=round(time.monotonic() - began, 3))
+        self._write(stage=name, detail=detail, seconds=round(time.monotonic() - began, 3), event="stage ended")
+
+    def _write(self, **fields: str | float) -> None:
+        now = datetime.now(UTC).isoformat().replace("+00:00", "Z")
+        print(json.dumps({**fields, "timestamp": now, "level": "info"}), file=self._out, flush=True)
 
 
 class NoProgress:
