@@ -1,4 +1,4 @@
-"""Commands that act: run, reconcile, archive, upgrade, and a broker to try things with."""
+"""Commands that act: run, reconcile, archive, and a broker to try things with."""
 
 from __future__ import annotations
 
@@ -411,28 +411,3 @@ def kafka_up(
             signal.pause()
         except KeyboardInterrupt:
             print("stopping", flush=True)
-
-
-@app.command()
-def upgrade(pipeline: PipelineArgument) -> None:
-    """Bring a pipeline's tables to this version's layout: missing columns and revisions.
-
-    Runs add the columns that they need by themselves; this does it for all tables at once, while no run is at work. A
-    table of windows without revisions gets them: each window becomes revision 1. End offsets that are maps become
-    text, verdicts get their names of today. Runs of versions before 0.2 that have not ended are ended; the command that
-    makes each again is printed. It can be repeated.
-    """
-    from spark_jobs.operations.upgrade import upgrade as upgrade_tables
-
-    loaded = load(pipeline)
-    done = upgrade_tables(session(loaded, "upgrade", short=True), loaded)
-    for one in done:
-        got = [f"columns {', '.join(one.columns)}"] if one.columns else []
-        got += [f"{one.windows:,} windows are revision 1"] if one.windows else []
-        got += [f"{one.verdicts:,} rows have the verdicts' names of today"] if one.verdicts else []
-        got += [f"{len(one.ended):,} runs of versions before 0.2 had not ended"] if one.ended else []
-        console.print(f"[green]upgraded[/] {escape(one.table)}: {'; '.join(got)}")
-        for run_id, what in one.ended.items():
-            console.print(f"  run {escape(run_id)} {escape(what)}")
-    if not done:
-        console.print(f"The tables of {escape(loaded.name)} have this version's layout already.")
