@@ -47,7 +47,6 @@ from spark_jobs.cli.output import (
     print_warnings,
     result_record,
 )
-from spark_jobs.errors import DefinitionError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -334,13 +333,9 @@ def archive_topic(
     pipeline: PipelineArgument,
     as_of: AsOfOption = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be appended, write nothing.")] = False,
-    migrate: Annotated[
-        str | None,
-        typer.Option(metavar="TABLE", help="Copy this Hive archive into the definition's Iceberg table, and stop."),
-    ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Append what is new in the topic to the Hive or Iceberg table of a stitched history, exactly once.
+    """Append what is new in the topic to the Iceberg table of a stitched history, exactly once.
 
     Partition, offset and append time are kept. A run can be repeated or killed at any moment. Of a Structured Streaming
     query it keeps the batches of the checkpoint, which itself has the last 100 only.
@@ -351,17 +346,11 @@ def archive_topic(
     from spark_jobs.operations import archive
 
     loaded = load(pipeline)
-    if migrate is not None and as_of is not None:
-        hint = "Leave --as-of out: a copy has all that the Hive table has."
-        raise DefinitionError("--as-of says where a topic is cut, and --migrate reads no topic", hint=hint)
-    if loaded.engine is Engine.SPARK and not loaded.history.is_stitched and migrate is None:
+    if loaded.engine is Engine.SPARK and not loaded.history.is_stitched:
         console.print(archive.archived(session(loaded, "archive"), loaded))
         return
     spark = session(loaded, "archive")
-    if migrate is not None:
-        result = archive.migrate(spark, loaded, migrate, dry_run=dry_run)
-    else:
-        result = archive.archive(spark, loaded, as_of=requested_of(loaded, as_of=as_of).as_of, dry_run=dry_run)
+    result = archive.archive(spark, loaded, as_of=requested_of(loaded, as_of=as_of).as_of, dry_run=dry_run)
     if as_json:
         print(json.dumps(asdict(result)))
         return
@@ -372,7 +361,7 @@ def archive_topic(
     if dry_run and result.ranges:
         console.print(f"would be appended to {result.table}; nothing was written")
     else:
-        console.print(result.sentence(migrate or "the topic"))
+        console.print(result.sentence())
 
 
 kafka_app = typer.Typer(help="A Kafka broker for trying things out.", no_args_is_help=True)
