@@ -30,24 +30,16 @@ class PartitionRange:
 
 @dataclass(frozen=True, slots=True)
 class PinnedFile:
-    """One file as a plan pins it: its URI, its size in bytes, and when it was written (epoch ms).
-
-    `modified` is None in what an earlier version pinned; then sizes alone are compared.
-    """
+    """One file as a plan pins it: its URI, its size in bytes, and when it was written (epoch ms)."""
 
     path: str
     size: int
-    modified: int | None = None
+    modified: int
 
     @property
     def named_by_spark(self) -> str:
         """The path as `_metadata.file_path` has it: an encoded URI."""
         return _ENCODED.sub(lambda found: quote(found[0], safe=""), self.path)
-
-    def is_same_as(self, other: PinnedFile) -> bool:
-        """Whether both are one file that nobody has written again in between, as far as is known."""
-        same = self.path == other.path and self.size == other.size
-        return same and (None in (self.modified, other.modified) or self.modified == other.modified)
 
 
 @dataclass(frozen=True, slots=True, order=True)

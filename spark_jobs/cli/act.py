@@ -1,4 +1,4 @@
-"""Commands that act: run, reconcile, archive, upgrade, and a broker to try things with."""
+"""Commands that act: run, reconcile, archive, and a broker to try things with."""
 
 from __future__ import annotations
 
@@ -47,7 +47,6 @@ from spark_jobs.cli.output import (
     print_warnings,
     result_record,
 )
-from spark_jobs.errors import DefinitionError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -334,13 +333,9 @@ def archive_topic(
     pipeline: PipelineArgument,
     as_of: AsOfOption = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be appended, write nothing.")] = False,
-    migrate: Annotated[
-        str | None,
-        typer.Option(metavar="TABLE", help="Copy this Hive archive into the definition's Iceberg table, and stop."),
-    ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Append what is new in the topic to the Hive or Iceberg table of a stitched history, exactly once.
+    """Append what is new in the topic to the Iceberg table of a stitched history, exactly once.
 
     Partition, offset and append time are kept. A run can be repeated or killed at any moment. Of a Structured Streaming
     query it keeps the batches of the checkpoint, which itself has the last 100 only.
@@ -351,17 +346,11 @@ def archive_topic(
     from spark_jobs.operations import archive
 
     loaded = load(pipeline)
-    if migrate is not None and as_of is not None:
-        hint = "Leave --as-of out: a copy has all that the Hive table has."
-        raise DefinitionError("--as-of says where a topic is cut, and --migrate reads no topic", hint=hint)
-    if loaded.engine is Engine.SPARK and not loaded.history.is_stitched and migrate is None:
+    if loaded.engine is Engine.SPARK and not loaded.history.is_stitched:
         console.print(archive.archived(session(loaded, "archive"), loaded))
         return
     spark = session(loaded, "archive")
-    if migrate is not None:
-        result = archive.migrate(spark, loaded, migrate, dry_run=dry_run)
-    else:
-        result = archive.archive(spark, loaded, as_of=requested_of(loaded, as_of=as_of).as_of, dry_run=dry_run)
+    result = archive.archive(spark, loaded, as_of=requested_of(loaded, as_of=as_of).as_of, dry_run=dry_run)
     if as_json:
         print(json.dumps(asdict(result)))
         return
@@ -372,7 +361,7 @@ def archive_topic(
     if dry_run and result.ranges:
         console.print(f"would be appended to {result.table}; nothing was written")
     else:
-        console.print(result.sentence(migrate or "the topic"))
+        console.print(result.sentence())
 
 
 kafka_app = typer.Typer(help="A Kafka broker for trying things out.", no_args_is_help=True)
@@ -411,28 +400,3 @@ def kafka_up(
             signal.pause()
         except KeyboardInterrupt:
             print("stopping", flush=True)
-
-
-@app.command()
-def upgrade(pipeline: PipelineArgument) -> None:
-    """Bring a pipeline's tables to this version's layout: missing columns and revisions.
-
-    Runs add the columns that they need by themselves; this does it for all tables at once, while no run is at work. A
-    table of windows without revisions gets them: each window becomes revision 1. End offsets that are maps become
-    text, verdicts get their names of today. Runs of versions before 0.2 that have not ended are ended; the command that
-    makes each again is printed. It can be repeated.
-    """
-    from spark_jobs.operations.upgrade import upgrade as upgrade_tables
-
-    loaded = load(pipeline)
-    done = upgrade_tables(session(loaded, "upgrade", short=True), loaded)
-    for one in done:
-        got = [f"columns {', '.join(one.columns)}"] if one.columns else []
-        got += [f"{one.windows:,} windows are revision 1"] if one.windows else []
-        got += [f"{one.verdicts:,} rows have the verdicts' names of today"] if one.verdicts else []
-        got += [f"{len(one.ended):,} runs of versions before 0.2 had not ended"] if one.ended else []
-        console.print(f"[green]upgraded[/] {escape(one.table)}: {'; '.join(got)}")
-        for run_id, what in one.ended.items():
-            console.print(f"  run {escape(run_id)} {escape(what)}")
-    if not done:
-        console.print(f"The tables of {escape(loaded.name)} have this version's layout already.")

@@ -170,7 +170,6 @@ def compare(
     raise typer.Exit(exit_code(report))
 
 
-@app.command("history", hidden=True)
 @app.command("revisions")
 def revisions_of_a_window(
     pipeline: PipelineArgument,

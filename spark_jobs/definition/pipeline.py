@@ -55,9 +55,6 @@ _ADDED = {
 }  # fmt: skip
 """Fields that came later, and the values with which a definition is the one that it was."""
 
-_NO_LATENESS: Any = "0 s"
-"""Read as any value that a file gives."""
-
 
 class Pipeline(Section):
     """One pipeline definition. Durations and instants are integer milliseconds.
@@ -318,7 +315,9 @@ class Pipeline(Section):
     @property
     def is_archived(self) -> bool:
         """Whether `rewindow archive` keeps what the history loses: a topic's records, or a query's batches."""
-        return self.history.is_stitched or self.engine is Engine.SPARK
+        history = self.history
+        is_kept = isinstance(history, StitchedHistory) and history.past.lake_format == "iceberg"
+        return is_kept or self.engine is Engine.SPARK
 
     @property
     def missing_positions(self) -> tuple[str, ...]:

@@ -178,10 +178,6 @@ class Comparison:
         is_kept = F.col(f"rw_new.{STATE}").eqNullSafe(HISTORY_GONE) if STATE in values else F.lit(False)
         is_kept = is_kept & _part("rw_new", numbers).eqNullSafe(_part("rw_old", numbers))
         is_same = _part("rw_new", seen).eqNullSafe(_part("rw_old", seen))
-        if ON_TIME in seen:  # complete values alone were not counted by earlier versions
-            others = [c for c in seen if c != ON_TIME]
-            is_counted_now = F.col(f"rw_old.{ON_TIME}").isNull() & F.col(f"rw_new.{ON_TIME}").isNotNull()
-            is_same = is_same | (is_counted_now & _part("rw_new", others).eqNullSafe(_part("rw_old", others)))
         change = (
             F.when(there & ~was, WindowChange.INSERTED.value)
             .when(

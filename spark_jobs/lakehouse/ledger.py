@@ -6,7 +6,6 @@ has changed that row since. Iceberg checks that: the commit is validated against
 
 from __future__ import annotations
 
-import json
 import secrets
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -96,9 +95,8 @@ class Ledger:
     def rivals(self, run_id: str, span: TimeRange | None, since: datetime, sequence: int | None) -> list[str]:
         """The runs but `run_id` that were published after `sequence`, with a range that overlaps `span` (None: any).
 
-        By name. Runs of earlier versions have no sequence number, and count by the time `since`.
-
-        A run that was killed while it published may be published too.
+        By name. Where `sequence` is None, the time `since` counts. A run that was killed while it published may be
+        published too.
         """
         rows = self.runs().where("status IN ('published', 'publishing')").where(F.col("run_id") != run_id)
         is_later = F.col("finished_at") >= F.lit(since)
@@ -134,20 +132,8 @@ class Ledger:
         self._delete(table, f"run_id = {literal(run_id)}")
 
     def runs(self) -> DataFrame:
-        """The runs of this output table. A column that an earlier version's ledger lacks is null."""
-        rows = self._spark.table(self._tables.runs)
-        lacks = {f.name: F.lit(None).cast(f.dataType) for f in RUNS_SCHEMA if f.name not in rows.columns}
-        return rows.withColumns(lacks).where(F.col("output") == F.lit(self._tables.windows))
-
-    def published_identity(self) -> tuple[str, ...]:
-        """The columns that told windows apart in the definitions of the published runs that are still known."""
-        found: dict[str, None] = {}
-        for definition, panes in self.published_runs().select("definition", "panes").distinct().collect():
-            said = json.loads(definition) if definition else {}
-            found |= dict.fromkeys(said.get("keys") or {})
-            if panes == "all" or (said.get("window") or {}).get("type") == "session":
-                found["pane"] = None
-        return tuple(found)
+        """The runs of this output table."""
+        return self._spark.table(self._tables.runs).where(F.col("output") == F.lit(self._tables.windows))
 
     def published(self) -> list[LedgerRow]:
         """The published runs back to the latest one that covers the whole history, latest first.
@@ -206,8 +192,7 @@ class Ledger:
         """A value by which published runs are ordered as the table's own history has them, whatever clocks say.
 
         First those of a table that was dropped since; then by the sequence number of the commit, a run that changed
-        nothing behind the one that it confirmed. Runs of earlier versions have no number: they are the first ones, by
-        their end.
+        nothing behind the one that it confirmed.
         """
         now = self._table_id()
         is_of_table = F.col("table_id").isNull() if now is None else F.coalesce(F.col("table_id") == now, F.lit(True))

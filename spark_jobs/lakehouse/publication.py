@@ -62,7 +62,7 @@ class TableAt:
 class Publication:
     """What is to be published. `identity` names the columns that tell one window (or pane) from another.
 
-    `began`: the table when the run began; None: an earlier version did not write it down. `in_scope` keeps of earlier
+    `began`: the table when the run began. `in_scope` keeps of earlier
     windows those that the staged ones stand for: one of them that is not staged is retracted. `cause()` gives the cause
     of a change from the columns `old_run_id` (null: no window before) and `rw_start` (the window's start). `branch`
     names the branches that this process writes on. `rivals()` names the runs that the ledger says were published in the

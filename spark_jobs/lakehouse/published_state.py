@@ -42,7 +42,7 @@ class PublishedState:
 
 
 def published_state(table: JavaObject) -> PublishedState | None:
-    """The state of Iceberg's own `table`; None where an earlier version has published it, or no run at all."""
+    """The state of Iceberg's own `table`; None where no run has published it."""
     text = table.properties().get(PROPERTY)
     if text is None:
         return None
@@ -87,7 +87,7 @@ def foreign_change(table: JavaObject) -> str | None:
     """
     state = published_state(table)
     if state is None:
-        return _after_last_run(table)
+        return None
     changed = foreign_commits(table, state.head, state.sequence)
     return changed if changed is not None else _changed_columns(table, state)
 
@@ -109,12 +109,6 @@ def foreign_commits(table: JavaObject, known: int, sequence: int | None = None) 
 def _gone_back(now: JavaObject | None, known: int) -> str:
     at = "no snapshot" if now is None else f"snapshot {now.snapshotId()} of {format_instant(now.timestampMillis())}"
     return f"it is at {at}, and the published snapshot {known} is not in its past: it was rolled back, or made anew"
-
-
-def _after_last_run(table: JavaObject) -> str | None:
-    """The same for a table that an earlier version has published: what is known of it is its last run."""
-    run, others = since_last_run(table)
-    return _words_of(others[0]) if run is not None and others else None
 
 
 def since_last_run(table: JavaObject, head: int | None = None) -> tuple[JavaObject | None, list[JavaObject]]:

@@ -40,9 +40,6 @@ from spark_jobs.spark.snapshots import snapshots_back
 _ATTEMPTS = 5
 
 
-_OLD = "old_"
-
-
 class PublishedTable:
     """The table of one pipeline's windows."""
 
@@ -53,7 +50,7 @@ class PublishedTable:
     def prepare(self, staged: StructType) -> None:
         """Make the table, or give it the columns of `staged` that it lacks.
 
-        Raises CatalogError for a table that an earlier layout of Rewindow, or somebody else, has made.
+        Raises CatalogError for a table of another layout, or that another tool has made.
         """
         guarded("cannot make", self.table, lambda: self._prepare(staged))
 
@@ -65,9 +62,9 @@ class PublishedTable:
             lacks = sorted({f"{field.name} {field.dataType.simpleString()}" for field in FACTS} - there)
             if lacks:
                 raise CatalogError(
-                    f"the table has no column {', '.join(lacks)}: an earlier version or another tool made it",
+                    f"the table has no column {', '.join(lacks)}: another tool made it",
                     table,
-                    "`rewindow upgrade PIPELINE` adds them. Or name another table under `output`.",
+                    "Name another table under `output`.",
                 )
         ensure_table(spark, table, StructType([*staged, *FACTS]))
         if not is_there:  # ordered by time within a file: a query for few windows, as of each night, reads little

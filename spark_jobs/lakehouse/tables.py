@@ -30,13 +30,14 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
+from spark_jobs import LAYOUT
 from spark_jobs.definition import Pipeline
 from spark_jobs.errors import CatalogError, EmptyRangeError
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.lakehouse.counts import RunCounts
 from spark_jobs.spark.catalog import CATALOG
 from spark_jobs.spark.failures import read_error
-from spark_jobs.spark.gateway import JAVA_ERRORS, iceberg_catalog, is_instance_of, jvm
+from spark_jobs.spark.gateway import JAVA_ERRORS, iceberg_catalog, is_instance_of, jvm, loaded_iceberg_table
 from spark_jobs.spark.java import java_reason
 
 T = TypeVar("T")
@@ -46,12 +47,8 @@ def _struct(**columns: t.DataType) -> t.StructType:
     return t.StructType([t.StructField(name, kind) for name, kind in columns.items()])
 
 
-LAYOUT = 5
-"""The version of these tables; every run records it.
-
-Before 5 a run wrote its late and quarantined records before its commit, and removed those that they replaced after it.
-"""
-
+LAYOUT_PROPERTY = "rewindow.layout"
+"""The property in which a table keeps its layout, see `spark_jobs.LAYOUT`."""
 _FULL = re.compile(r"No space left on device|Disk quota exceeded|database or disk is full")
 _FORBIDDEN = re.compile(r"AccessControlException|Permission denied")
 FEW_FILES = {
@@ -103,7 +100,6 @@ RUNS_SCHEMA = _struct(
     reason=t.StringType(),
     timings=t.MapType(t.StringType(), t.DoubleType()),
     rewindow_version=t.StringType(),
-    layout=t.IntegerType(),
     process=t.StringType(),
     started_at=t.TimestampType(),
     finished_at=t.TimestampType(),
@@ -188,6 +184,7 @@ def refuse_unpublished(spark: SparkSession, tables: Tables) -> None:
     """Raises EmptyRangeError where no run of the pipeline has published anything."""
     if not spark.catalog.tableExists(tables.windows):
         raise EmptyRangeError("no run has published this pipeline yet", tables.windows, "Start with `rewindow run`.")
+    refuse_other_layout(spark, tables.windows)
 
 
 def starts_within(span: TimeRange, column: str = "window_start") -> Column:
@@ -228,7 +225,7 @@ def guarded(what: str, where: str, action: Callable[[], T], *, reads_history: bo
 
 
 def create_tables(spark: SparkSession, tables: Tables) -> None:
-    """Make the namespace and the tables that do not depend on the pipeline's columns; older ones get new columns."""
+    """Make the namespace and the tables that do not depend on the pipeline's columns."""
 
     def create() -> None:
         spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {tables.runs.rsplit('.', 1)[0]}")
@@ -253,8 +250,10 @@ def ensure_table(
     if not spark.catalog.tableExists(table):
         columns = ", ".join(f"`{f.name}` {held_as(f.dataType)}" for f in schema)
         few = [f"'{name}'='{value}'" for name, value in few_files.items()]
-        properties = ", ".join((_PROPERTIES, *few, *([_BY_RUN] if "run_id" in schema.names else [])))
+        layout = f"'{LAYOUT_PROPERTY}'='{LAYOUT}'"
+        properties = ", ".join((_PROPERTIES, layout, *few, *([_BY_RUN] if "run_id" in schema.names else [])))
         spark.sql(f"CREATE TABLE IF NOT EXISTS {table} ({columns}) USING iceberg TBLPROPERTIES ({properties})")
+    refuse_other_layout(spark, table)
     known = {f.name: f.dataType for f in spark.table(table).schema}
     for field in schema:
         if field.name not in known:
@@ -268,6 +267,17 @@ def ensure_table(
                 "name, or write to another output table. Columns of folders `k=v` are text unless value.schema says "
                 "otherwise.",
             )
+
+
+def refuse_other_layout(spark: SparkSession, table: str) -> None:
+    """Raises CatalogError where a table says that it has another layout than those of this version."""
+    layout = loaded_iceberg_table(spark, table).properties().get(LAYOUT_PROPERTY)
+    if layout not in (None, str(LAYOUT)):
+        raise CatalogError(
+            f"the table has layout {layout}, and this version of Rewindow reads and writes layout {LAYOUT}",
+            table,
+            "Use the version of Rewindow that made it, or name another namespace under `output`.",
+        )
 
 
 def drop_table(spark: SparkSession, table: str) -> None:

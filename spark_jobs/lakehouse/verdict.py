@@ -1,4 +1,4 @@
-"""The verdicts on windows of the live job, and the names that two of them had before. No Spark in this module."""
+"""The verdicts on windows of the live job. No Spark in this module."""
 
 from __future__ import annotations
 
@@ -38,7 +38,3 @@ _MEANINGS = {
 }
 UNEXPLAINED = (Verdict.MISMATCH, Verdict.MISSING, Verdict.EXTRA)
 """The verdicts on windows that differ for no reason that the log gives."""
-
-
-EARLIER_NAMES = {"drift": Verdict.MISMATCH.value, "unexpected": Verdict.EXTRA.value}
-"""Tables, documents and suites may still have these names: they are read as the names of today."""

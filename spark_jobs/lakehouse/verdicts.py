@@ -23,7 +23,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
-from functools import partial
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -34,7 +33,7 @@ from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.lakehouse.commits import retried
 from spark_jobs.lakehouse.ledger import Ledger
 from spark_jobs.lakehouse.tables import AS_OF, aligned, ensure_table, guarded, starts_within
-from spark_jobs.lakehouse.verdict import EARLIER_NAMES, Verdict
+from spark_jobs.lakehouse.verdict import Verdict
 from spark_jobs.spark.cached import CachedFrames, viewed
 from spark_jobs.spark.gateway import loaded_iceberg_table
 from spark_jobs.spark.joins import OTHER, others, same
@@ -114,7 +113,7 @@ class VerdictTable:
         """The rows that are true now; None where there is no table."""
         if not self._spark.catalog.tableExists(self.table):
             return None
-        return verdict_rows(self._spark, self.table).where("valid_to IS NULL")
+        return self._spark.table(self.table).where("valid_to IS NULL")
 
     def emitted_otherwise(self, span: TimeRange) -> DataFrame | None:
         """The windows of a range for which the live job has not emitted the faithful value: keys, start and end.
@@ -181,7 +180,7 @@ class VerdictTable:
 
     def _changes(self, found: DataFrame, in_scope: Callable[[DataFrame], DataFrame], run: ComparingRun) -> DataFrame:
         """One row for each row to write or to change, in the table's columns, with what becomes of it."""
-        table = verdict_rows(self._spark, self.table)
+        table = self._spark.table(self.table)
         values = [f.name for f in table.schema if f.name not in (*VERDICT_FACTS.names, *self._identity)]
         given = set(found.columns)
         kinds = {f.name: f.dataType for f in table.schema}
@@ -248,38 +247,6 @@ class VerdictTable:
             )
 
 
-def verdict_rows(spark: SparkSession, table: str) -> DataFrame:
-    """The rows of a table of verdicts, with the verdicts' names of today."""
-    rows, verdict = spark.table(table), F.col("verdict")
-    for earlier, name in EARLIER_NAMES.items():
-        verdict = F.when(F.col("verdict") == earlier, name).otherwise(verdict)
-    return rows.withColumn("verdict", verdict)
-
-
-def rename_verdicts(spark: SparkSession, verdicts: str, comparisons: str) -> dict[str, int]:
-    """Write today's names into both tables that an earlier version has written; how many rows of each changed."""
-    earlier = ", ".join(f"'{name}'" for name in EARLIER_NAMES)
-    names = ", ".join(f"'{before}', '{now}'" for before, now in EARLIER_NAMES.items())
-    renamed = "coalesce(map({names})[{old}], {old})"
-    changes = {
-        verdicts: (f"verdict IN ({earlier})", f"verdict = {renamed.format(names=names, old='verdict')}"),
-        comparisons: (
-            f"arrays_overlap(map_keys(verdicts), array({earlier}))",
-            f"verdicts = transform_keys(verdicts, (k, v) -> {renamed.format(names=names, old='k')})",
-        ),
-    }
-    counts = {}
-    for table, (where, change) in changes.items():
-        if spark.catalog.tableExists(table) and (rows := spark.table(table).where(where).count()):
-            guarded(
-                "cannot upgrade",
-                table,
-                partial(retried, partial(spark.sql, f"UPDATE {table} SET {change} WHERE {where}")),
-            )
-            counts[table] = rows
-    return counts
-
-
 def record_counts(
     spark: SparkSession, ledger: Ledger, table: str, run: ComparingRun, rows: Sequence[Mapping[str, Any]]
 ) -> None:
@@ -294,11 +261,10 @@ def last_comparison(spark: SparkSession, table: str, deployment: str | None = No
     frame = _of_deployment(spark, table, deployment)
     if frame is None:
         return None
-    final = F.unix_millis("final_before") if "final_before" in frame.columns else F.lit(None)
     rows = (
         frame.where("is_complete")
         .orderBy(F.desc("compared_at"))
-        .select("run_id", "as_of", F.unix_millis("emitted_until"), "emitted_offsets", final)
+        .select("run_id", "as_of", F.unix_millis("emitted_until"), "emitted_offsets", F.unix_millis("final_before"))
         .limit(1)
         .collect()
     )
@@ -306,13 +272,10 @@ def last_comparison(spark: SparkSession, table: str, deployment: str | None = No
 
 
 def _of_deployment(spark: SparkSession, table: str, deployment: str | None) -> DataFrame | None:
-    """The counts of one deployment; tables of earlier versions know of one only. None where there are none."""
+    """The counts of one deployment; None where there are none."""
     if not spark.catalog.tableExists(table):
         return None
-    frame = spark.table(table)
-    if "live_deployment" in frame.columns:
-        return frame.where(F.col("live_deployment").eqNullSafe(F.lit(deployment)))
-    return frame if deployment is None else None
+    return spark.table(table).where(F.col("live_deployment").eqNullSafe(F.lit(deployment)))
 
 
 def final_before(spark: SparkSession, table: str, deployment: str | None = None) -> int | None:
@@ -321,6 +284,6 @@ def final_before(spark: SparkSession, table: str, deployment: str | None = None)
     `deployment`: the one that runs now. None: no comparison says so.
     """
     frame = _of_deployment(spark, table, deployment)
-    if frame is None or "final_before" not in frame.columns:
+    if frame is None:
         return None
     return frame.agg(F.max(F.unix_millis("final_before"))).collect()[0][0]

@@ -1,11 +1,8 @@
-"""`rewindow archive`: append a topic's new records to the table of a stitched history, each exactly once.
+"""`rewindow archive`: append a topic's new records to the Iceberg table of a stitched history, each exactly once.
 
-A run adds its records to the Hive or Iceberg table in one step, together with their offsets; the next run begins at
-their end. A run that is killed has added everything or nothing.
-
-An Iceberg table gets one snapshot for each run. The run writes to a branch of its own; then one commit brings the
-table to that branch, if nobody has moved it meanwhile: so of two runs with the same offsets one is refused, and of a
-killed run there is everything or nothing.
+Each run adds one snapshot, with the records and their offsets; the next run begins at their end. The run writes to a
+branch of its own; then one commit brings the table to that branch, if nobody has moved it meanwhile: so of two runs
+with the same offsets one is refused, and of a killed run there is everything or nothing.
 """
 
 from __future__ import annotations
@@ -28,10 +25,7 @@ from spark_jobs.sources.archive_table import (
     COLUMNS,
     START_OFFSETS,
     Archived,
-    ArchiveTable,
     archived_in,
-    not_an_archive,
-    not_created,
     offsets_to_json,
 )
 from spark_jobs.sources.history import stitched_history
@@ -58,10 +52,10 @@ class ArchiveResult:
     records: int
     notes: tuple[str, ...]
 
-    def sentence(self, source: str = "the topic") -> str:
+    def sentence(self) -> str:
         """What was appended, for people."""
         if self.batch is None:
-            return f"nothing new: {self.table} holds all of {source}"
+            return f"nothing new: {self.table} holds all of the topic"
         return f"{self.records:,} records appended to {self.table} as batch {self.batch}"
 
 
@@ -87,7 +81,7 @@ def archive(
         dry_run: Only find the new offsets; write no record.
 
     Raises:
-        DefinitionError: The history is not `stitched`, or its table is a Delta table.
+        DefinitionError: The history is not `stitched`, or its table is no Iceberg table.
         HistoryError: Records between the table and the topic are gone.
         SourceError: The table or the topic cannot be read.
         CatalogError: The table cannot be written.
@@ -108,81 +102,28 @@ def archive(
     return ArchiveResult(table.name, number, new, records, pinned.notes)
 
 
-def migrate(spark: SparkSession, pipeline: Pipeline, archived: str, *, dry_run: bool = False) -> ArchiveResult:
-    """Copy all records of a Hive archive into the Iceberg archive of the definition, which goes on from there.
-
-    It is one snapshot, so that a killed run leaves nothing. The Hive table stays as it is.
-
-    Args:
-        archived: The Hive table, with its database.
-
-    Raises:
-        DefinitionError: The history is not `stitched`, or its table is no Iceberg table.
-        SourceError: There is no such archive, or the Iceberg table is none, or has records of other offsets.
-        CatalogError: The table cannot be written.
-    """
-    past = stitched_history(pipeline).past
+def _opened(spark: SparkSession, pipeline: Pipeline, past: PastTable, *, dry_run: bool) -> IcebergArchive | None:
+    """The archive, created where it is missing; with `dry_run` None then."""
     if past.lake_format != "iceberg":
         raise DefinitionError(
-            f"a Hive archive moves into an Iceberg table, and this is a {(past.lake_format or 'hive').title()} table",
+            f"an archive is an Iceberg table, and this is a {(past.lake_format or 'hive').title()} table",
             pipeline.source_of(("history", "past", "table")) or past.table,
-            "Write the Iceberg table, with its catalog, as `table: lake.raw.flights`.",
+            "Name an Iceberg table with its catalog, as `table: lake.raw.flights`; or let the program that writes this "
+            "table go on.",
         )
-    source = ArchiveTable.find(spark, archived)
-    if source is None:
-        hint = "Name the Hive table with its database, as `--migrate raw.flights`"
-        hint += "." if past.metastore else ", and its metastore under `history.past.metastore`."
-        raise SourceError("there is no such archive of `rewindow archive`", archived, hint)
-    starts = source.starts
-    ranges = tuple(OffsetRange(partition, starts[partition], end) for partition, end in sorted(source.ends.items()))
-    table = _opened(spark, pipeline, past, dry_run=dry_run)
-    ends = {} if table is None else table.ends
-    missing = [one for one in ranges if ends.get(one.partition, 0) < one.end]
-    if missing and ends:
-        raise SourceError(
-            f"the table has records already, and not those of partition {missing[0].partition} up to offset "
-            f"{missing[0].end}",
-            past.table,
-            "Name a table that does not exist yet under history.past.table.",
-        )
-    if not missing or dry_run or table is None:
-        return ArchiveResult(past.table, None, tuple(missing), 0, ())
-    try:
-        number, records = _append(table, source.rows(), ranges, source.topic_id or "")
-    except JAVA_ERRORS as error:
-        raise _not_written(table, error) from error
-    return ArchiveResult(table.name, number, ranges, records, ())
-
-
-def _opened(
-    spark: SparkSession, pipeline: Pipeline, past: PastTable, *, dry_run: bool
-) -> ArchiveTable | IcebergArchive | None:
-    """The archive, created where it is missing; with `dry_run` None then."""
-    if dry_run and past.lake_format != "delta" and not spark.catalog.tableExists(past.table):
+    if dry_run and not spark.catalog.tableExists(past.table):
         return None
-    match past.lake_format:
-        case "iceberg":
-            return IcebergArchive.create(spark, past.table)
-        case None:
-            return ArchiveTable.create(spark, past.table)
-        case "delta":
-            raise DefinitionError(
-                "an archive is an Iceberg or a Hive table, and this is a Delta table",
-                pipeline.source_of(("history", "past", "format")) or past.table,
-                "Let the program that writes the Delta table go on, or name another table under history.past.",
-            )
+    return IcebergArchive.create(spark, past.table)
 
 
-def _append(
-    table: ArchiveTable | IcebergArchive, log: DataFrame, new: Sequence[OffsetRange], topic_id: str
-) -> tuple[int, int]:
+def _append(table: IcebergArchive, log: DataFrame, new: Sequence[OffsetRange], topic_id: str) -> tuple[int, int]:
     rows = log.select("partition", "offset", "timestamp", "timestamp_type", "key", "value", "headers")
     starts = {chosen.partition: chosen.start for chosen in new}
     ends = {chosen.partition: chosen.end for chosen in new}
     return table.append(rows, starts, ends, topic_id)
 
 
-def _not_written(table: ArchiveTable | IcebergArchive, error: Exception) -> CatalogError:
+def _not_written(table: IcebergArchive, error: Exception) -> CatalogError:
     if "No space left on device" in str(error):
         return CatalogError(
             "cannot write: the disk is full", table.name, "Free space and run again: the table is as it was."
@@ -223,10 +164,13 @@ class IcebergArchive:
                 f"TBLPROPERTIES ({properties})"
             )
         except JAVA_ERRORS as error:
-            raise not_created(name, error, "Spark is configured for its catalog (REWINDOW_SPARK_CONF)") from error
+            what = f"cannot create the archive table: {short(java_reason(error))}"
+            hint = "Check history.past.table, and that Spark is configured for its catalog (REWINDOW_SPARK_CONF)."
+            raise CatalogError(what, name, hint) from error
         holds = archived_in(spark, name)
         if holds is None:
-            raise not_an_archive(name)
+            what = "the table exists and was not created by `rewindow archive`"
+            raise SourceError(what, name, "Name a table that does not exist yet under history.past.table.")
         return cls(spark, name, holds)
 
     @property

@@ -102,11 +102,9 @@ def _with_spark(pipeline: Pipeline | None, start: Callable[[], SparkSession] | N
         check_branches(spark)
         return _ok("it moves two branches of a table in one commit")
 
-    from spark_jobs.sources import java_release, python_release
-
     checks = [
         _run_check("Spark", lambda: _ok(f"Spark {spark.version} starts ({spark.sparkContext.master})")),
-        _run_check("time zones", lambda: _zones(java_release(spark), python_release())),
+        _run_check("time zones", lambda: zones_check(spark, pipeline)),
         _run_check("catalog answers", catalog),
     ]
     if checks[-1].status is Status.OK:
@@ -116,9 +114,18 @@ def _with_spark(pipeline: Pipeline | None, start: Callable[[], SparkSession] | N
     return checks
 
 
-def _zones(java: str, python: str) -> Check:
+def zones_check(spark: SparkSession, pipeline: Pipeline | None) -> Check:
+    """Whether Java and Python have the same time zone data. Raises SourceError where the pipeline's zone differs."""
+    from spark_jobs.sources.zone_rules import java_release, python_release, refuse_unlike_zone, what_to_update
+
+    java, python = java_release(spark), python_release()
     what = f"Java has release {java}, Python {python}"
-    return _ok(what if java == python else f"{what}; Java's decides where days begin")
+    if java == python:
+        return _ok(what)
+    if pipeline is None:
+        return _warn(f"{what}; a pipeline whose zone they know differently is refused", what_to_update(java, python))
+    refuse_unlike_zone(spark, pipeline)
+    return _ok(f"{what}; they agree on all zones of {pipeline.name}")
 
 
 def _run_check(name: str, check: Callable[[], Check]) -> Check:

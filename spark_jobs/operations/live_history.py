@@ -18,7 +18,6 @@ from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.lakehouse.corrections import new_name, old_name
 from spark_jobs.lakehouse.delivery import CorrectionAction
 from spark_jobs.lakehouse.tables import Tables
-from spark_jobs.lakehouse.verdicts import verdict_rows
 from spark_jobs.operations.query import in_utc
 from spark_jobs.operations.window_history import INSTANT, of_keys
 from spark_jobs.replay.spec import complete_name
@@ -173,5 +172,5 @@ def _rows_of(
     """The rows of a side table about the windows with this start and these keys; None where there is no table."""
     if not spark.catalog.tableExists(table):
         return None
-    rows = verdict_rows(spark, table).where(F.col("window_start") == F.timestamp_millis(F.lit(start)))
+    rows = spark.table(table).where(F.col("window_start") == F.timestamp_millis(F.lit(start)))
     return of_keys(rows, keys).orderBy(*(f"`{k}`" for k in pipeline.keys), "window_end", *order)

@@ -30,7 +30,7 @@ from spark_jobs.lakehouse.ledger import Ledger, LedgerRow
 from spark_jobs.lakehouse.publication import REVISIONS
 from spark_jobs.lakehouse.published_table import PublishedTable
 from spark_jobs.lakehouse.staging import StagedPart
-from spark_jobs.lakehouse.tables import FEW_FILES, Tables, drop_table, guarded, literal, refuse_unpublished
+from spark_jobs.lakehouse.tables import Tables, drop_table, guarded, literal, refuse_unpublished
 from spark_jobs.runs.documents import Outcome, Request
 from spark_jobs.runs.progress import Progress
 from spark_jobs.runs.recovery import OPEN, recover
@@ -313,7 +313,6 @@ def tidy(
         rows = spark.sql(f"CALL {CATALOG}.system.{procedure}({parameters})").collect()
         return rows[0].asDict() if rows else {}
 
-    _have_few_files(spark, table)
     # `PublishedTable.prepare` sorts the rows of a file by time. Compaction keeps that order, so that a nightly
     # reconciliation reads few rows.
     sorting = ("strategy => 'sort'", f"sort_order => '{order}'") if order else ()
@@ -333,15 +332,6 @@ def tidy(
         f"older_than => TIMESTAMP '{_timestamp_literal(now - ORPHANS)}')"
     ).count()
     return Tidied(compacted, expired, orphans + _remove_dead_metadata(spark, loaded_iceberg_table(spark, table)))
-
-
-def _have_few_files(spark: SparkSession, table: str) -> None:
-    """Give a table of an earlier version the properties that keep its files few."""
-    properties = loaded_iceberg_table(spark, table).properties()
-    lacking = {name: value for name, value in FEW_FILES.items() if properties.get(name) is None}
-    if lacking:
-        named = ", ".join(f"'{name}'='{value}'" for name, value in lacking.items())
-        spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ({named})")
 
 
 def _has_deletes(table: JavaObject) -> bool:

@@ -359,7 +359,7 @@ class Publish(SparkStage):
 def changed_range(folder: RunFolder) -> dict[str, str | None]:
     """`from`: the start of the first window that the run changes; `to`: the end of the last one, exclusive.
 
-    A run that an earlier version verified says the range of its plan.
+    The range of the plan where no window changes for readers.
     """
     changes, plan = Changes.read(folder), RunPlan.read(folder)
     span = changes.changed_span if changes is not None else None

@@ -57,8 +57,6 @@ def input_frame(plan: Plan) -> pd.DataFrame:
         "run_behind_ms": min(firsts) - plan.event_times.start if firsts else None,
     }
     counts = plan.history_counts
-    if counts is None and plan.history_records in (None, plan.records):  # an earlier version's plan of all records
-        counts = {p.partition: p.records for p in plan.partitions}
     rows: list[dict[str, Any]] = []
     for p in plan.partitions:
         width = p.end_offset - p.first_offset

@@ -11,9 +11,8 @@ its own); of the suite's `meta`: `leave_out`, the common expectations that do no
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,6 @@ from spark_jobs.definition.fields import nearest
 from spark_jobs.definition.loading import project_folder
 from spark_jobs.definition.yaml_tree import FieldPath, SourceMap, dotted, read_tree
 from spark_jobs.errors import DefinitionError, Problem
-from spark_jobs.lakehouse.verdict import EARLIER_NAMES
 from spark_jobs.settings import Variable, settings
 
 
@@ -156,7 +154,6 @@ def load_suites(pipeline: Pipeline, folder: Path | None = None) -> Suites:
         where = pipeline.source_of(("name",)) or pipeline.name
         raise DefinitionError(f"`{pipeline.name}` is the name of a common suite", where, "Name the pipeline otherwise.")
     suites += _loaded(folder / f"{pipeline.name}.json", None, problems, required=False)
-    suites = [replace(s, leave_out=frozenset(EARLIER_EXPECTATIONS.get(n, n) for n in s.leave_out)) for s in suites]
     known = {f"{e.data}/{e.name}" for suite in suites for e in suite.expectations if e.name}
     for suite in suites:
         for name in sorted(suite.leave_out - known):
@@ -239,7 +236,7 @@ class _Reader:
         before = len(self.problems)
         self._refuse_unknown(item, _FIELDS, place)
         kwargs = self._object(item, "kwargs", place)
-        kind = EARLIER_TYPES.get(item["type"]) or item["type"]
+        kind = item["type"]
         for name in sorted(_RUNTIME & kwargs.keys()):
             self._report((*place, "kwargs", name), "is decided by the gate", "leave it out")
         severity = self._one_of(item.get("severity", "critical"), Severity, (*place, "severity"))
@@ -268,7 +265,7 @@ class _Reader:
         return Expectation(
             data=Data(data),
             type=kind,
-            kwargs=in_todays_words(kwargs) if data == Data.LIVE else kwargs,
+            kwargs=kwargs,
             severity=Severity(severity),
             description=str(item.get("description") or ""),
             name=name,
@@ -323,16 +320,3 @@ def _lines_of(file: str) -> SourceMap:
         return read_tree(Path(file).read_text(encoding="utf-8"), file, {}).sources
     except (OSError, UnicodeDecodeError, DefinitionError):
         return SourceMap(file)
-
-
-EARLIER_TYPES = {"expect_rows_to_be_told_apart_by_columns": "expect_rows_to_be_unique_by_columns"}
-EARLIER_EXPECTATIONS = {"live/no-drift": "live/no-mismatch", "live/none-unexpected": "live/none-extra"}
-"""Expectations of the common suites, as a suite that leaves them out names them."""
-
-_COLUMNS = EARLIER_NAMES | {f"run_{earlier}_share": f"run_{name}_share" for earlier, name in EARLIER_NAMES.items()}
-_COLUMN = re.compile(r"\b(" + "|".join(_COLUMNS) + r")\b")
-
-
-def in_todays_words(kwargs: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of an expectation about the live job, with the names that columns have today."""
-    return json.loads(_COLUMN.sub(lambda found: _COLUMNS[found[0]], json.dumps(kwargs)))

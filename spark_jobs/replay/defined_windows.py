@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from zoneinfo import ZoneInfo
+
 from spark_jobs.definition import Pipeline
 from spark_jobs.eventtime.durations import DAY
 from spark_jobs.eventtime.windows import (
@@ -15,7 +17,6 @@ from spark_jobs.eventtime.windows import (
     SlidingWindows,
     TumblingWindows,
 )
-from spark_jobs.eventtime.zones import zone_named
 
 
 def windows_of(pipeline: Pipeline) -> AnyWindows:
@@ -23,7 +24,7 @@ def windows_of(pipeline: Pipeline) -> AnyWindows:
     window = pipeline.window
     match window.type:
         case "tumbling" if window.time_zone:
-            return CalendarDayWindows(zone_named(window.time_zone), window.size // DAY, window.offset)
+            return CalendarDayWindows(ZoneInfo(window.time_zone), window.size // DAY, window.offset)
         case "tumbling":
             return TumblingWindows(window.size, window.offset)
         case "sliding":
@@ -37,7 +38,7 @@ def windows_of(pipeline: Pipeline) -> AnyWindows:
         case "session" if window.gap_expression is not None:
             return DynamicSessionWindows(window.gap_expression)
         case "session" if window.time_zone is not None:
-            return CalendarSessionWindows(window.calendar_gap, zone_named(window.time_zone))
+            return CalendarSessionWindows(window.calendar_gap, ZoneInfo(window.time_zone))
         case "session":
             return SessionWindows(window.fixed_gap)
 

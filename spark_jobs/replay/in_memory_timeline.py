@@ -81,8 +81,6 @@ class InMemoryTimeline:
     def from_bytes(cls, data: bytes) -> InMemoryTimeline:
         """What `to_bytes` wrote."""
         table = pa.ipc.open_file(pa.py_buffer(data)).read_all()
-        if _PARTITION not in table.column_names:  # an earlier version wrote it
-            return cls.of_table(table)
         own = table.column(_PARTITION).to_numpy()
         parts = {int(number): cls.of_table(table.filter(pa.array(own == number))) for number in np.unique(own)}
         together = parts.pop(_TOGETHER)

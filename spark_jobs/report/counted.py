@@ -198,10 +198,9 @@ class LateHour(LateGroup):
 
 class Late(Part):
     records: int = Field(default=0, description="late records of the run")
-    basis: int | None = Field(
-        default=None,
-        description="what shares are of: the records that the run read as new, of the advisor's event times; "
-        "null: a version that did not tell them from records of earlier runs",
+    basis: int = Field(
+        default=0,
+        description="what shares are of: the records that the run read as new, of the advisor's event times",
     )
     latest: tuple[LateRecord, ...] = Field(default=(), description="those that missed their window by the most")
     partitions: int = Field(default=0, description="partitions with records")

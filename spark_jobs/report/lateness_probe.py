@@ -45,7 +45,6 @@ RECONCILED_DAYS = 7
 
 _MAX_POINTS = 150_000
 _MAX_GROUPS = 250_000
-_QUARTER = 15 * MINUTE
 _RESOLUTIONS = (
     *(1, 10, 100, 200, 500),
     *(s * SECOND for s in (1, 2, 5, 10, 15, 30)),
@@ -155,8 +154,7 @@ def end_grid_or_none(windows: AnyWindows) -> EndGrid | None:
 def estimated_records(plan: Plan, kind: RunKind, times: TimeRange) -> int:
     """About how many records have these event times, if they are spread evenly over those of the history.
 
-    A plan that an earlier version has made of a night does not say how many records the history has: then the offsets
-    count, with their holes.
+    Where nobody knows how many records the history has, the offsets count, with their holes.
     """
     known = plan.history_records if kind == RunKind.RECONCILE else plan.records
     most = max(plan.records, sum(p.end_offset for p in plan.partitions)) if known is None else known

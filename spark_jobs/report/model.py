@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any, Literal, Self
 
-from pydantic import AliasChoices, Field, computed_field
+from pydantic import AliasChoices, Field
 
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.report.counted import Advisor, Changes, Counts, Late, Part, Texts, Watermark
@@ -34,7 +34,6 @@ class RunPart(Part):
     kind: str | None = Field(default=None, description="`backfill` or `reconcile`")
     requested: Requested = Field(
         default=Requested(),
-        validation_alias=AliasChoices("requested", "asked"),
         description="what the form or the command line requested: `from`, `to`, `as_of`, `mode`, ...",
     )
     reason: str | None = Field(default=None, description="the reason that a person gave")
@@ -45,11 +44,6 @@ class RunPart(Part):
     at_work: bool = Field(default=False, description="whether the run has not ended")
     output_table: str | None = Field(default=None, description="the table of the windows")
     dag_id: str | None = Field(default=None, description="the DAG that carried it out; null: the command line")
-
-    @computed_field(description="the same under its older name")
-    @property
-    def asked(self) -> Requested:
-        return self.requested
 
 
 class NextStep(Part):
@@ -276,7 +270,7 @@ class Report(Part):
 
     @classmethod
     def read(cls, data: bytes) -> Self:
-        """A report that this or an earlier version wrote. Raises ValueError or RecursionError for anything else."""
+        """A report that Rewindow wrote. Raises ValueError or RecursionError for anything else."""
         return cls.model_validate(json.loads(data))
 
 

@@ -71,11 +71,6 @@ def _charts(report: Report, facts: Facts | None) -> Mapping[str, Markup | None]:
     return charts_of(report, facts)
 
 
-def has_shares(report: Report) -> bool:
-    """Whether the facts tell which share of records was late. Those of earlier versions do not for a reconciliation."""
-    return report.late is not None and (report.late.basis is not None or report.run.kind != RunKind.RECONCILE)
-
-
 def looked_at(report: Report) -> str:
     """Which records the page's shares and the advisor count, and why those; empty where there is no advisor."""
     advisor, plan = report.advisor, report.plan
@@ -160,7 +155,6 @@ def _environment() -> Environment:
         allowed_in_words=allowed_in_words,
         cause_meanings=_CAUSE_MEANINGS,
         looked_at=looked_at,
-        has_shares=has_shares,
         look_page=look_page,
         window_page=window_page,
         is_too_wide=is_too_wide,

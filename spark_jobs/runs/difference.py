@@ -105,16 +105,12 @@ def publication_of(job: Job, staged: StagedRange) -> Publication:
 
 
 def former_identity(job: Job, identity: Sequence[str]) -> tuple[str, ...]:
-    """The columns that told published windows apart under earlier definitions, and do not under this one.
-
-    The table says so; of a table that an earlier version has published, the ledger does.
-    """
+    """The columns that told published windows apart under earlier definitions, and do not under this one."""
     table = job.published_table
     state = table.state()
-    if state is None and table.is_empty():
+    if state is None:
         return ()
-    known = state.identity if state is not None else job.ledger.published_identity()
-    gone = [c for c in known if c not in identity]
+    gone = [c for c in state.identity if c not in identity]
     return tuple(c for c in gone if c in table.current().columns)
 
 

@@ -1,7 +1,7 @@
 """The documents of a run's folder, each a frozen model with a version. No Spark in this module.
 
-A document is written whole by `write`, and read by `read`: None where the run has not come so far. Documents of earlier
-versions are read too; a field that was renamed is read by both names. Raises DocumentError for a damaged document.
+A document is written whole by `write`, and read by `read`: None where the run has not come so far. Raises DocumentError
+for a damaged document, and for one of another layout.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, ClassVar, Self
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, field_serializer, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_serializer, field_validator
 
+from spark_jobs import LAYOUT
 from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.definition.instants import parse_instant
 from spark_jobs.definition.mode import Mode
@@ -40,10 +41,10 @@ class DocumentPart(BaseModel):
 
 
 class Document(DocumentPart):
-    """One document. `FILE` is its name in the folder; `document_version` is 1 where the file says none."""
+    """One document. `FILE` is its name in the folder."""
 
     FILE: ClassVar[str]
-    document_version: int = Field(default=1, description="the version of the document")
+    document_version: int = Field(default=LAYOUT, description="the layout of the document")
 
     @classmethod
     def read(cls, folder: RunFolder) -> Self | None:
@@ -56,7 +57,9 @@ class Document(DocumentPart):
         if data is None:
             return None
         try:
-            return cls.model_validate(json.loads(data))
+            content = json.loads(data)
+            refuse_other_layout(content, folder.address(file))
+            return cls.model_validate(content)
         except (ValueError, RecursionError) as problem:
             reason = misfit(problem) if isinstance(problem, ValidationError) else first_line(problem)
             raise DocumentError(
@@ -69,7 +72,18 @@ class Document(DocumentPart):
         self.write_as(folder, self.FILE)
 
     def write_as(self, folder: RunFolder, file: str) -> None:
-        folder.write(file, {**self.to_dict(), "document_version": 2})
+        folder.write(file, self.to_dict())
+
+
+def refuse_other_layout(content: object, where: str) -> None:
+    """Raises DocumentError where a document says that it has another layout than those of this version."""
+    layout = content.get("document_version", LAYOUT) if isinstance(content, dict) else LAYOUT
+    if layout != LAYOUT:
+        raise DocumentError(
+            f"the document has layout {layout!r}, and this version of Rewindow reads layout {LAYOUT}",
+            where,
+            "Use the version of Rewindow that wrote it.",
+        )
 
 
 def misfit(problem: ValidationError) -> str:
@@ -140,9 +154,7 @@ class Request(Document):
     pipeline: str
     file: str | None = None
     kind: RunKind
-    requested: Requested = Field(
-        default_factory=lambda: Requested(), validation_alias=AliasChoices("requested", "asked")
-    )
+    requested: Requested = Field(default_factory=Requested)
     reason: str = ""
     requested_by: str = ""
     requested_at: str = ""
@@ -209,12 +221,12 @@ class StagedRange(Document):
     """`staged.json`: what the staged rows of an attempt stand for.
 
     `base`: the snapshot of the published table that the run started from; None: there was no table. `table_id` and
-    `sequence`: its id, and the number of its last commit then; None: an earlier version, or no table. Of the published
+    `sequence`: its id, and the number of its last commit then; None: there was no table. Of the published
     windows the staged ones stand for those with a start in `reach`, or, of a reconciliation, for those with a start in
     `recent` and the ones before that are staged as touched (`older` spans their starts). `replaces`: the late and
     quarantined rows stand for all that earlier runs wrote of the range. `since`: a reconciliation's stand for the
-    records from these offsets on; None: a run over a range, or an earlier version. `expected`: by part of the staging
-    (`spark_jobs.lakehouse.staging.StagedPart`), the chunks that have to be staged; None: an earlier version.
+    records from these offsets on; None: a run over a range. `expected`: by part of the staging
+    (`spark_jobs.lakehouse.staging.StagedPart`), the chunks that have to be staged.
     `everything`: the staged windows stand for all that is published, wherever it lies. `repairs`: another program had
     changed the table when the run began, so that the staged rows are compared with what readers see. `below`: of a
     reconciliation, the records below `since` by partition, as they are there now; None: nobody knows.
@@ -231,7 +243,7 @@ class StagedRange(Document):
     recent: TimeRange | None = None
     older: TimeRange | None = None
     attempt: str | None = None
-    expected: dict[str, tuple[int, ...]] | None = None
+    expected: dict[str, tuple[int, ...]]
     everything: bool = False
     repairs: bool = False
     below: dict[int, int] | None = None
@@ -250,7 +262,7 @@ class TimelineDocument(Document):
     """`timeline.json`: all of a timeline but its rows, see `spark_jobs.replay.timeline.Timeline`.
 
     `steps`: the rows are in `timeline.arrow`, else they are staged. `step`: the mean distance of two thresholds (ms), 0
-    where it is not known; None where an earlier version wrote the document.
+    where it is not known.
     """
 
     FILE: ClassVar[str] = "timeline.json"
@@ -260,7 +272,7 @@ class TimelineDocument(Document):
     watermark_below: int
     note: str = ""
     idle: dict[str, Any] | None = None
-    step: int | None = None
+    step: int
     steps: bool
 
     def timeline(self) -> dict[str, Any]:
@@ -285,7 +297,7 @@ class ChunkDocument(Document):
 class EarlierRun(RunCounts, DocumentPart):
     """A published run before a run, in short: `counts` are its windows by change, `span` its range of windows.
 
-    `span` is None where an earlier version wrote the run down.
+    `span` is None where the plan of that run is gone.
     """
 
     run_id: str
@@ -317,9 +329,9 @@ class NotStaged(DocumentPart):
 class Changes(RunCounts, Document):
     """`changes.json`: what publishing would change. `counts`: windows by change; `causes`: windows by cause.
 
-    `causes_by_change`: windows by change and cause; empty in documents of earlier versions. `windows_recomputed`: see
-    `spark_jobs.runs.figures`; None in documents of earlier versions. `changed_span`: from the start of the first window
-    that changes for readers to the end of the last; None: none changes, or an earlier version. `run_before`: the run
+    `causes_by_change`: windows by change and cause. `windows_recomputed`: see `spark_jobs.runs.figures`.
+    `changed_span`: from the start of the first window that changes for readers to the end of the last; None: none
+    changes. `run_before`: the run
     that was published last before this one. `earlier`: those before it. `unchecked`: why no expectation was checked;
     empty where some were. `history_gone`: windows that keep their values, because records that they were made of are
     gone.
@@ -451,7 +463,7 @@ class Answer(StrEnum):
 
 
 class Approval(Document):
-    """`approval.json`: who answered what. `attempt`: the attempt that was shown; None: an earlier version."""
+    """`approval.json`: who answered what. `attempt`: the attempt that was shown."""
 
     FILE: ClassVar[str] = "approval.json"
 
@@ -459,7 +471,7 @@ class Approval(Document):
     by: str = Field(description="who decided")
     at: str = Field(default="", description="when")
     comment: str = Field(default="", description="why")
-    attempt: str | None = Field(default=None, description="the attempt that was shown; null: an earlier version")
+    attempt: str | None = Field(default=None, description="the attempt that was shown")
 
     @property
     def why(self) -> str:
@@ -540,7 +552,7 @@ class Outcome(Document):
     finished_at: str | None = None
     message: str = ""
     where: str = ""
-    hint: str = Field(default="", validation_alias=AliasChoices("hint", "mend"))
+    hint: str = ""
     exit_code: int | None = None
     stage: Stage | None = None
     decision: dict[str, str] | None = None

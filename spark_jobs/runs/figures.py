@@ -45,10 +45,7 @@ class RunFigures:
             return cls(None, None, counted.known())
         by_change = {kind.value: changes.counts.get(kind, 0) for kind in WindowChange}
         numbers = counted.known() | {name: n for name, n in changes.known().items() if n is not None}
-        recomputed, windows = changes.windows_recomputed, numbers["windows"]
-        if recomputed is None and windows is not None:  # of an earlier version
-            recomputed = recomputed_windows(windows, by_change)
-        return cls(by_change, recomputed, numbers)
+        return cls(by_change, changes.windows_recomputed, numbers)
 
     @property
     def windows(self) -> int | None:

@@ -35,10 +35,9 @@ COMMANDS = {
     "corrections": "the DAG `look__<pipeline>`, which looks at `corrections`,",
     "revisions": "the DAG `look__<pipeline>`, which looks at a `window`",
     "archive": "the DAG `maintain__<pipeline>`, by its form's `archive`,",
-    "upgrade": "an administrator, by the command `upgrade` where Rewindow is installed (docs/operations.md, Upgrade),",
     "expectations": "whoever runs Rewindow's commands here, by a list of the expectations,",
 }
-"""What does in Airflow what a command does; an upgrade and a list are no work of a DAG."""
+"""What does in Airflow what a command does; a list is no work of a DAG."""
 Problem = TypeVar("Problem", bound=RewindowError)
 _OPTION = re.compile("|".join(rf"{re.escape(option)}(?![\w-])" for option in FIELDS))
 _COMMAND = re.compile(rf"`rewindow ({'|'.join(COMMANDS)})\b[^`]*`")

@@ -23,7 +23,6 @@ SILENCE = timedelta(minutes=20)
 """A process on another host whose last sign of life is so far from this host's clock is watched: is there a new one?"""
 WAIT_LIMIT = timedelta(days=7)
 """A run that waits for a person or for its next stage is given up after so long without a sign of life."""
-_SILENCE_BEFORE_HEARTBEATS = timedelta(hours=24)
 
 
 def this_process() -> str:
@@ -48,12 +47,12 @@ def sign_of(process: str | None, last_sign: datetime | None, now: datetime) -> S
     """
     if process == STAGES_PROCESS:
         return Sign.GONE if _is_older(last_sign, now, WAIT_LIMIT) else Sign.ALIVE
-    host, pid, start = (process or "::").rsplit(":", 2)
-    if host in (_host(), socket.gethostname()) and pid.isdigit():
+    if process is None:
+        return Sign.GONE
+    host, pid, start = process.rsplit(":", 2)
+    if host == _host():
         known = _started(int(pid)) == start if Path("/proc").is_dir() else _answers(int(pid))
         return Sign.ALIVE if known else Sign.GONE
-    if "/" not in host:  # versions before heartbeats wrote the plain host name
-        return Sign.GONE if _is_older(last_sign, now, _SILENCE_BEFORE_HEARTBEATS) else Sign.ALIVE
     if last_sign is None:
         return Sign.SILENT
     return Sign.ALIVE if abs(now - last_sign.astimezone(UTC)) <= SILENCE else Sign.SILENT

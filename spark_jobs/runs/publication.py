@@ -29,7 +29,6 @@ from spark_jobs.runs.lifecycle import Event, event_that_drops, new_token, next_s
 from spark_jobs.runs.past import KEY as PAST
 from spark_jobs.runs.past import Past, ReadBefore
 from spark_jobs.runs.processes import STAGES_PROCESS, this_process
-from spark_jobs.runs.recovery import refuse_earlier
 from spark_jobs.runs.start import instant
 from spark_jobs.runs.status import RunStatus
 from spark_jobs.runs.store import STEPS
@@ -113,7 +112,6 @@ def publish(
         earlier_claims: list[str | None] = []
 
         def guard(row: LedgerRow | None) -> None:
-            refuse_earlier([row] if row else [])
             earlier_claims[:] = [row["claim"]] if row is not None and row["claim"] else []
             if evidence is None and not committed:
                 _check_proof(job, row, reason, person)

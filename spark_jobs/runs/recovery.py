@@ -47,14 +47,11 @@ def recover(
     A run whose commit is in the published table's history is published. Of any other one the staging, the branches
     are dropped. The ledger and the outcome say so. A process of another host that may be gone is watched first, for
     some times of `heartbeat`: that host's clock may be another one.
-
-    Raises RunStateError where a run of an earlier layout is open, see `refuse_earlier`.
     """
     ledger = Ledger(spark, tables)
     if not may_have_open_runs(spark, tables):
         return []
     open_runs = [row.asDict() for row in ledger.runs().where(OPEN).collect()]
-    refuse_earlier(open_runs)
     signs = {row["run_id"]: sign_of_row(row, now) for row in open_runs}
     silent = [row for row in open_runs if signs[row["run_id"]] is Sign.SILENT]
     if silent:
@@ -96,21 +93,6 @@ def settle(
             _write_outcome(store, run_id, RunStatus.ABANDONED if run_id in abandoned else status, now)
             life.set(finished_at=now)
     return abandoned
-
-
-def is_earlier(row: LedgerRow) -> bool:
-    """Whether the run is of an earlier layout: how those versions staged and published it only an upgrade knows."""
-    return (row["layout"] or 0) < 5
-
-
-def refuse_earlier(rows: Iterable[LedgerRow]) -> None:
-    """Raises RunStateError where one of these runs, which have not ended, is of an earlier layout."""
-    if run_ids := sorted(row["run_id"] for row in rows if is_earlier(row)):
-        raise RunStateError(
-            "a run of a version before 0.2 has not ended",
-            ", ".join(run_ids),
-            "Run `rewindow upgrade PIPELINE`: it ends such runs, and prints the command that makes each again.",
-        )
 
 
 def may_have_open_runs(spark: SparkSession, tables: Tables) -> bool:

@@ -23,7 +23,6 @@ from spark_jobs.runs.lifecycle import RunLife, event_that_drops
 from spark_jobs.runs.plan import plan_from_json
 from spark_jobs.runs.plan_document import Plan
 from spark_jobs.runs.progress import Progress
-from spark_jobs.runs.recovery import refuse_earlier
 from spark_jobs.runs.stages import Deliver, Publish
 from spark_jobs.runs.status import RunStatus
 from spark_jobs.runs.store import DEFINITION, PLAN, RunFolder, RunStore
@@ -73,7 +72,7 @@ def reopened(spark: SparkSession, folder: RunFolder, pipeline: Pipeline, progres
             f"run {folder.run_id} has staged nothing", folder.address(PLAN), "Repeat it from its plan."
         )
     job = job_in_stages(spark, folder, pipeline, plan_from_json(text), progress, staged.attempt)
-    create_tables(spark, job.result.tables)  # those of an earlier version lack columns
+    create_tables(spark, job.result.tables)  # also refuses those of another layout
     changes = Changes.read(folder)
     if changes is not None:
         job.result.counts = RunCounts(**changes.counted())
@@ -115,7 +114,7 @@ def discard_staged(
     folder = RunStore.configured().folder(run_id)
     pipeline = pipeline_of(folder)
     spark, tables = session_of(pipeline), Tables.of(pipeline)
-    create_tables(spark, tables)  # those of an earlier version lack columns
+    create_tables(spark, tables)  # also refuses those of another layout
     with progress.stage("discard", run_id):
         ledger, attempts = Ledger(spark, tables), []
 
@@ -123,7 +122,6 @@ def discard_staged(
             return datetime.now(UTC)
 
         def remember(row: LedgerRow | None) -> None:
-            refuse_earlier([row] if row else [])
             attempts[:] = [None if row is None else row["attempt"]]
 
         life = RunLife(ledger, run_id, None, now=now)

@@ -21,7 +21,7 @@ from spark_jobs.lakehouse.ledger import Ledger
 from spark_jobs.lakehouse.publication import TableAt
 from spark_jobs.lakehouse.published_table import PublishedTable
 from spark_jobs.lakehouse.staging import StagedPart, Staging
-from spark_jobs.lakehouse.tables import LAYOUT, Tables, create_tables, start_bounds
+from spark_jobs.lakehouse.tables import Tables, create_tables, start_bounds
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME
 from spark_jobs.replay.engine import History
 from spark_jobs.runs.documents import (
@@ -163,7 +163,6 @@ def first_row(job: Job, reason: str, started: datetime) -> dict[str, Any]:
         "reason": reason or None,
         "whole": plan.is_whole,
         "rewindow_version": __version__,
-        "layout": LAYOUT,
         "started_at": started,
         "finished_at": None,
         "attempt": job.attempt,

@@ -62,12 +62,6 @@ class RunStatus(StrEnum):
     FAILED = "failed"
     ABANDONED = "abandoned"
 
-    @classmethod
-    def _missing_(cls, value: object) -> RunStatus | None:
-        """Earlier versions wrote `dry run` and `compared only` into the ledger."""
-        plain = value.replace(" ", "_") if isinstance(value, str) else value
-        return next((status for status in cls if status.value == plain), None)
-
     @property
     def in_words(self) -> str:
         """The status as people read it."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from spark_jobs.lakehouse.verdict import EARLIER_NAMES, UNEXPLAINED, Verdict
+from spark_jobs.lakehouse.verdict import UNEXPLAINED, Verdict
 from spark_jobs.runs.documents import Document, DocumentPart
 
 
@@ -110,11 +110,6 @@ class Verdicts(Document):
     tables: dict[str, str] = Field(default_factory=dict)
     deployments: list[Deployment] = Field(default_factory=list)
 
-    @model_validator(mode="before")
-    @classmethod
-    def _in_todays_words(cls, data: Any) -> Any:
-        return in_todays_words(data)
-
     def share(self, *verdicts: str) -> float | None:
         """The share (0 to 1) of these verdicts among the windows that have closed; None where none has."""
         return sum(self.counts.get(v, 0) for v in verdicts) / self.windows if self.windows else None
@@ -169,28 +164,3 @@ def _summed(counts: Iterable[dict[str, int]]) -> dict[str, int]:
     for one in counts:
         found.update(one)
     return dict(found)
-
-
-def in_todays_words(document: Any) -> Any:
-    """The document with the verdicts' names of today. What is damaged in it stays as it is."""
-
-    def by_name(counts: Any) -> Any:
-        return {EARLIER_NAMES.get(k, k): v for k, v in counts.items()} if isinstance(counts, dict) else counts
-
-    def each(rows: Any, name: str, change: Callable[[Any], Any]) -> Any:
-        if not isinstance(rows, list):
-            return rows
-        return [row | {name: change(row[name])} if isinstance(row, dict) and name in row else row for row in rows]
-
-    def renamed(verdict: Any) -> Any:
-        return EARLIER_NAMES.get(verdict, verdict) if isinstance(verdict, str) else verdict
-
-    if not isinstance(document, dict):
-        return document
-    changes = {
-        **dict.fromkeys(("counts", "labels"), by_name),
-        **dict.fromkeys(("days", "stretches"), lambda rows: each(rows, "counts", by_name)),
-        "deployments": lambda rows: each(rows, "verdicts", by_name),
-        "top": lambda rows: each(rows, "verdict", renamed),
-    }
-    return document | {name: change(document[name]) for name, change in changes.items() if name in document}

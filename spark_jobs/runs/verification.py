@@ -60,16 +60,8 @@ class Verified:
 
 def check_staged(job: Job, staged: StagedRange) -> None:
     """Raises RunStateError where a chunk of the plan is not staged by this attempt."""
-    if staged.expected is None:  # staged by a version that counted no chunks
-        expected = {StagedPart.WINDOWS.value: tuple(range(1, len(job.plan.chunks) + 1))}
-        found = {StagedPart.WINDOWS.value: {c for c in expected[StagedPart.WINDOWS.value] if _has_document(job, c)}}
-        if not any(found.values()):
-            return
-    else:
-        expected = staged.expected
-        found = {part: job.staging.chunks(StagedPart(part)) for part in expected}
-    for part, numbers in expected.items():
-        missing = sorted(set(numbers) - found[part])
+    for part, numbers in staged.expected.items():
+        missing = sorted(set(numbers) - job.staging.chunks(StagedPart(part)))
         if missing:
             what = {StagedPart.LATE.value: "late records of chunk", StagedPart.QUARANTINE.value: "quarantine of chunk"}
             shown = ", ".join(map(str, missing[:10])) + (", ..." if len(missing) > 10 else "")

@@ -33,7 +33,7 @@ _SAFE = {
     *("Coalesce", "Nvl", "Nvl2", "NullIf", "NaNvl", "CaseWhen", "If"),
     # Text
     *("Upper", "Lower", "StringTrim", "StringTrimLeft", "StringTrimRight", "Concat", "ConcatWs", "Substring", "Length"),
-    *("StartsWith", "EndsWith", "Contains", "StringReplace", "Like", "RLike", "RegExpReplace"),
+    *("StartsWith", "EndsWith", "Contains", "StringReplace"),
     *("Murmur3Hash", "XxHash64", "Sha2", "Md5"),
     # Times
     *("Year", "Month", "DayOfMonth", "Hour", "Minute", "Second", "DayOfWeek", "TruncTimestamp", "TruncDate"),
@@ -41,6 +41,8 @@ _SAFE = {
 }
 """Parts that fail on no record, whatever is in them."""
 _DIVISIONS = ("Divide", "IntegralDivide", "Remainder", "Pmod")
+_PATTERNS = ("Like", "RLike", "RegExpReplace")
+"""They fail on a pattern that is none, and on a replacement that names a group which the pattern does not have."""
 _SUMS = ("Add", "Subtract", "Multiply", "UnaryMinus", "Abs")
 _SHOWN_LENGTH = 60
 _MOST_PARTS = 20
@@ -139,6 +141,10 @@ def _may_fail(spark: SparkSession, node: JavaObject, name: str) -> bool:
         return not right.foldable() or (name == "IntegralDivide" and right.sql().lstrip("(").startswith("-1"))
     if name in _SUMS:
         return node.dataType().typeName() not in ("double", "float")
+    if name in _PATTERNS:
+        _, *given = children_of(node)
+        names_group = name == "RegExpReplace" and any(c in given[1].sql() for c in "$\\")
+        return names_group or not all(child.foldable() for child in given)
     return True
 
 

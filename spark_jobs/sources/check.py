@@ -32,7 +32,7 @@ from spark_jobs.sources.records import (
     with_positions,
 )
 from spark_jobs.sources.times import instant_refused
-from spark_jobs.sources.zone_data import use_java_zone
+from spark_jobs.sources.zone_rules import refuse_unlike_zone
 
 _POSITION_FIELDS = ("partition", "offset", "arrival", "sequence")
 
@@ -54,7 +54,7 @@ def check_expressions(spark: SparkSession, pipeline: Pipeline) -> list[Problem]:
         except ValueError as error:
             return [problem(pipeline, ("value", "schema"), schema_refused(error))]
     try:
-        use_java_zone(spark, pipeline)
+        refuse_unlike_zone(spark, pipeline)
     except SourceError as error:
         checked.refuse(error, ("window", "time_zone"))
     checked.run(empty_history(spark, pipeline))

@@ -94,7 +94,7 @@ def changed_files(
     there = {file.path: file for file in now}
     for file in pinned:
         found = there.get(file.path)
-        if found is None or not found.is_same_as(file):
+        if found != file:
             yield file, found
 
 
@@ -124,7 +124,7 @@ def how_it_changed(before: PinnedFile, now: PinnedFile) -> str:
     """What differs between two looks at a file that was written again in between, for people."""
     if before.size != now.size:
         return f"it had {before.size} bytes and has {now.size} now"
-    written, again = (format_instant(moment or 0) for moment in (before.modified, now.modified))
+    written, again = (format_instant(moment) for moment in (before.modified, now.modified))
     return f"it was written at {written}, and again at {again}"
 
 

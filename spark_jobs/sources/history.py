@@ -50,7 +50,7 @@ from spark_jobs.sources.records import NOT_BEFORE, canonical
 from spark_jobs.sources.schemas import pin_schemas
 from spark_jobs.sources.stitched import empty_stitched, open_stitched
 from spark_jobs.sources.union import joined, names_of
-from spark_jobs.sources.zone_data import use_java_zone
+from spark_jobs.sources.zone_rules import refuse_unlike_zone
 from spark_jobs.spark.expression_tree import names_in
 from spark_jobs.spark.failures import plain_path
 
@@ -150,7 +150,7 @@ def open_history(
             again, a table, column or topic is missing, or a metastore, broker or schema registry does not answer.
         HistoryError: Records of a topic would be missing.
     """
-    use_java_zone(spark, pipeline)
+    refuse_unlike_zone(spark, pipeline)
     pins = pins or Pins()
     if pipeline.inputs:
         return UnionSource(spark, pipeline).open(pins, as_of, arrivals_before)
@@ -188,7 +188,7 @@ def stitched_history(pipeline: Pipeline) -> StitchedHistory:
     raise DefinitionError(
         "there is no table to archive into",
         pipeline.source_of(("history",)) or pipeline.name,
-        "Write `kind: stitched` with the table under `past` and the topic under `recent`.",
+        "Write `kind: stitched` with an Iceberg table under `past` and the topic under `recent`.",
     )
 
 

@@ -83,8 +83,8 @@ def numbered(log: Sequence[SourceFile], there: Sequence[PinnedFile]) -> dict[Pin
             found = [None] * len(log)
     else:
         for listed, file in zip(log, found, strict=True):
-            if file is not None and file.modified not in (None, listed.timestamp):
-                was, now = format_instant(listed.timestamp), format_instant(file.modified or 0)
+            if file is not None and file.modified != listed.timestamp:
+                was, now = format_instant(listed.timestamp), format_instant(file.modified)
                 raise HistoryError(
                     f"the file was written again after the query had listed it: it was of {was}, and is of {now}",
                     plain_path(file.path),

@@ -17,7 +17,7 @@ from spark_jobs.definition.kafka import PastTable, StitchedHistory
 from spark_jobs.errors import SourceError
 from spark_jobs.pins import PinnedSchemas, PinnedSnapshot, PinnedTopic, TableFormat
 from spark_jobs.replay.columns import ARRIVAL, OFFSET, PARTITION
-from spark_jobs.sources.archive_table import Archived, ArchiveTable, archived_in
+from spark_jobs.sources.archive_table import Archived, archived_in
 from spark_jobs.sources.decode import RAW, RAW_BYTES, REASON
 from spark_jobs.sources.expressions import Refused, expression_type, refuse
 from spark_jobs.sources.hive import read_table
@@ -89,11 +89,9 @@ def empty_stitched(
     return _stitch(table, empty_topic(spark, history.recent), {}, history, pipeline, schemas)
 
 
-def _archive(spark: SparkSession, past: PastTable, snapshot: PinnedSnapshot | None) -> ArchiveTable | Archived | None:
+def _archive(spark: SparkSession, past: PastTable, snapshot: PinnedSnapshot | None) -> Archived | None:
     """What `rewindow archive` has written; None where another program writes the table."""
-    if snapshot is None:
-        return ArchiveTable.find(spark, past.table)
-    if snapshot.format is TableFormat.DELTA:
+    if snapshot is None or snapshot.format is TableFormat.DELTA:
         return None
     return archived_in(spark, past.table, snapshot.snapshot)
 

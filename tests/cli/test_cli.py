@@ -124,11 +124,6 @@ def test_wrong_options_end_with_the_documented_code_and_a_mend(rewindow, definit
     assert "Traceback" not in err
 
 
-def test_a_copy_of_an_archive_is_cut_nowhere(rewindow, definition) -> None:
-    got, _, err = rewindow("archive", str(definition), "--migrate", "raw.flights", "--as-of", "0=5")
-    assert got == 2 and "--migrate reads no topic" in err and "Leave --as-of out" in err
-
-
 def test_an_unknown_pipeline_lists_the_known_ones(rewindow) -> None:
     code, _, err = rewindow("plan", "departures_daily")
     assert code == 2

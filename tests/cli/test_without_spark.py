@@ -107,7 +107,7 @@ def test_a_report_is_found_by_pipeline_and_as_the_last_one(rewindow, store) -> N
         (["plan", SAMPLE, "--from", "2013-02-01T00:10:00Z", "--to", "2013-02-01T00:20:00Z"], 6,
          "The next one starts at 2013-02-01T01:00:00Z"),
         (["run", SAMPLE, "--publish", "sometimes"], 2, "Use always"),
-        (["history", SAMPLE, "--window", "2013-02-01T10:00:00Z", "--key", "carier=UA"], 2, "Did you mean carrier?"),
+        (["revisions", SAMPLE, "--window", "2013-02-01T10:00:00Z", "--key", "carier=UA"], 2, "Did you mean carrier?"),
         (["run", "departures_hourl"], 2, "Did you mean departures_hourly?"),
         (["sql", "SELECT 1", "--csv", "--json"], 2, "choose one"),
     ],

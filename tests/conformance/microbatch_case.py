@@ -24,7 +24,6 @@ from spark_jobs.eventtime.windows import (
     SlidingWindows,
     TumblingWindows,
 )
-from spark_jobs.eventtime.zones import zone_named
 from tests.conformance.case_file import CaseFile
 
 FORMAT = "spark-oracle-case/1"
@@ -206,7 +205,7 @@ class MicroBatchCase(CaseFile):
 
     @property
     def _zone(self) -> ZoneInfo:
-        return zone_named(self.config.get("spark_conf", {}).get(_TIME_ZONE, "UTC"))
+        return ZoneInfo(self.config.get("spark_conf", {}).get(_TIME_ZONE, "UTC"))
 
     @property
     def session_windows(self) -> AnySessionWindows:

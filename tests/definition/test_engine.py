@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -12,7 +13,6 @@ from spark_jobs.errors import DefinitionError
 from spark_jobs.eventtime.microbatch.aggregation import OutputMode
 from spark_jobs.eventtime.microbatch.intervals import CalendarInterval
 from spark_jobs.eventtime.windows import CalendarSessionWindows, SessionWindows
-from spark_jobs.eventtime.zones import zone_named
 from spark_jobs.replay.defined_windows import windows_of
 from tests.definition.texts import BASE, FLINK, SPARK, TUMBLING, loaded
 
@@ -187,7 +187,7 @@ def test_what_belongs_to_another_engine_is_refused_by_name(tmp_path: Path, text:
 def test_a_gap_with_a_time_zone_is_an_interval_of_its_calendar(tmp_path: Path) -> None:
     text = SPARK + "window: {type: session, gap: 1 month 2 days, time_zone: Europe/Berlin}\n"
     windows = windows_of(loaded(tmp_path, text))
-    assert windows == CalendarSessionWindows(CalendarInterval(1, 2), zone_named("Europe/Berlin"))
+    assert windows == CalendarSessionWindows(CalendarInterval(1, 2), ZoneInfo("Europe/Berlin"))
     plain = loaded(tmp_path, SPARK + "window: {type: session, gap: 1 day}\n")
     assert windows_of(plain) == SessionWindows(86_400_000), "24 hours, as in UTC"
     assert '"time_zone"' not in plain.to_canonical_json(), "the hash is what it was"

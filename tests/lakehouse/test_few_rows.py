@@ -25,7 +25,7 @@ from spark_jobs.spark.gateway import JavaObject, loaded_iceberg_table
 AT = datetime(2026, 3, 29, 1, 30, 0, 123_456, tzinfo=timezone(timedelta(hours=2)))
 RUN = {
     "run_id": "a'b", "as_of": {0: 12, 7: 1 << 40}, "whole": True, "fidelity_reasons": ["x", "y"], "records_read": 3,
-    "changes": {}, "timings": {"plan": 0.5}, "layout": 3, "started_at": AT,
+    "changes": {}, "timings": {"plan": 0.5}, "windows": 3, "started_at": AT,
 }  # fmt: skip
 STATE = {"run_id": "a'b", "pipeline": "p", "steps": b"\x00\xff", "as_of": {1: 2}}
 COUNTS = {"run_id": "a'b", "day": date(2013, 1, 2), "verdicts": {"match": 4}, "lag_mean_ms": 2.5, "is_complete": False}
@@ -92,11 +92,11 @@ def test_a_row_that_has_changed_since_is_not_written_over(spark: SparkSession) -
     write(spark, name, RUN)
     known = loaded_iceberg_table(spark, name).currentSnapshot().snapshotId()
     write(spark, name, {**RUN, "run_id": "other"}, run_id="other", since=known)
-    write(spark, name, {**RUN, "layout": 4}, since=known)  # the change of another run is none of this one
+    write(spark, name, {**RUN, "windows": 4}, since=known)  # the change of another run is none of this one
     with pytest.raises(Py4JJavaError) as refused:
-        write(spark, name, {**RUN, "layout": 5}, since=known)
+        write(spark, name, {**RUN, "windows": 5}, since=known)
     assert is_conflict(refused.value)
-    assert (read(spark, name) or [{}])[0]["layout"] == 4
+    assert (read(spark, name) or [{}])[0]["windows"] == 4
     named = {
         row[0].removeprefix("file:") for row in spark.sql(f"SELECT file_path FROM {name}.all_data_files").collect()
     }
@@ -110,7 +110,7 @@ def test_other_tables_are_for_spark(spark: SparkSession) -> None:
     for run_id in ("a'b", "other"):
         write(spark, name, {**RUN, "run_id": run_id}, run_id=run_id)
     spark.sql(f"CALL rewindow.system.rewrite_data_files(table => '{name}', options => map('rewrite-all', 'true'))")
-    assert (read(spark, name) or [{}])[0]["layout"] == 3
+    assert (read(spark, name) or [{}])[0]["windows"] == 3
     spark.sql(f"DELETE FROM {name} WHERE run_id = 'other'")
     assert read(spark, name) is None, "rows of that file are deleted one by one"
     with pytest.raises(Py4JJavaError, match="some, but not all, rows match"):

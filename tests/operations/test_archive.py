@@ -14,15 +14,12 @@ from spark_jobs.definition import Pipeline
 from spark_jobs.demo.kafka_broker import APPEND_TIME, KafkaBroker
 from spark_jobs.errors import RewindowError
 from spark_jobs.lakehouse.commits import fast_forward
-from spark_jobs.operations.archive import archive, migrate
+from spark_jobs.operations.archive import archive
 from spark_jobs.runs.plan import make_plan
-from spark_jobs.sources.archive_table import ArchiveTable, archived_in
+from spark_jobs.sources.archive_table import archived_in
 from spark_jobs.submit import application
 from tests.kafka import Sent, produce
-from tests.processes import start_python
 from tests.sources.conftest import BASE
-
-pytestmark = pytest.mark.usefixtures("hive_metastore")
 
 _NUMBERS = itertools.count()
 
@@ -31,12 +28,12 @@ def events(count: int, partition: int = 0) -> list[Sent]:
     return [Sent(json.dumps({"t": BASE + n}), partition, key=f"k{n}", headers={"h": str(n)}) for n in range(count)]
 
 
-def definition(kafka: KafkaBroker, topic: str, database: str) -> dict[str, Any]:
+def definition(kafka: KafkaBroker, topic: str, table: str) -> dict[str, Any]:
     return {
         "name": "p",
         "history": {
             "kind": "stitched",
-            "past": {"table": f"{database}.log"},
+            "past": {"table": table},
             "recent": {"servers": kafka.servers, "topic": topic},
         },
         "value": {"format": "json", "schema": "t BIGINT"},
@@ -49,12 +46,11 @@ def definition(kafka: KafkaBroker, topic: str, database: str) -> dict[str, Any]:
 
 
 @pytest.fixture
-def pipeline(spark, kafka: KafkaBroker, tmp_path: Path) -> Pipeline:
+def pipeline(kafka: KafkaBroker) -> Pipeline:
     number = next(_NUMBERS)
-    topic, database = f"archived_{number}", f"archive_{number}"
+    topic = f"archived_{number}"
     kafka.create_topic(topic, 2, APPEND_TIME)
-    spark.sql(f"CREATE DATABASE {database} LOCATION '{tmp_path / 'warehouse'}'")
-    return Pipeline.model_validate(definition(kafka, topic, database))
+    return Pipeline.model_validate(definition(kafka, topic, f"rewindow.archive_{number}.log"))
 
 
 def places(spark, pipeline: Pipeline) -> list[tuple[int, int]]:
@@ -73,8 +69,7 @@ def test_only_what_is_new_is_appended_and_positions_are_kept(
     produce(spark, kafka.servers, topic, events(2, partition=1))
     assert archive(spark, pipeline, as_of={0: 3, 1: 3}).records == 1
     assert archive(spark, pipeline, dry_run=True).ranges[0].start == 3
-    database = pipeline.history.past.table.partition(".")[0]
-    (tmp_path / "p.yaml").write_text(json.dumps(definition(kafka, topic, database)))
+    (tmp_path / "p.yaml").write_text(json.dumps(definition(kafka, topic, pipeline.history.past.table)))
     monkeypatch.setattr("sys.argv", ["main", "--archive", str(tmp_path / "p.yaml")])
     application.main()
     assert capsys.readouterr().out == f"1 records appended to {pipeline.history.past.table} as batch 2\n"
@@ -105,52 +100,6 @@ def test_offsets_that_hold_no_records_are_archived_too(spark, kafka: KafkaBroker
     assert places(spark, pipeline) == [(0, 0), (0, 1), (0, 3)]
 
 
-@pytest.mark.long
-def test_a_killed_run_leaves_nothing_and_the_next_one_appends_once(
-    spark, kafka: KafkaBroker, pipeline: Pipeline, hive_metastore, tmp_path: Path
-) -> None:
-    topic = pipeline.history.recent.topic
-    produce(spark, kafka.servers, topic, events(4))
-    killed = start_python(
-        """
-        import os, signal, sys
-        from pathlib import Path
-        from spark_jobs.operations import archive
-        from spark_jobs.definition import Pipeline
-        from spark_jobs.spark.session import spark_session
-        from spark_jobs.sources.archive_table import ArchiveTable
-        ArchiveTable.add = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
-        uri, home, content = sys.argv[1:]
-        spark = spark_session("killed", home=Path(home), metastore=uri, master="local[1]")
-        archive.archive(spark, Pipeline.model_validate_json(content))
-        """,
-        hive_metastore.uri, str(tmp_path / "other"), pipeline.model_dump_json(by_alias=True, exclude_none=True),
-    )  # fmt: skip
-    _, err = killed.communicate(timeout=300)
-    assert killed.returncode == -9, err
-    table = ArchiveTable.find(spark, pipeline.history.past.table)
-    assert table is not None and table.batches == () and places(spark, pipeline) == []
-    assert archive(spark, pipeline).records == 4
-    assert places(spark, pipeline) == [(0, number) for number in range(4)]
-    folders = [folder.name for folder in (tmp_path / "warehouse").rglob("batch=*")]
-    assert len(folders) == 1
-
-
-def test_two_runs_at_once_append_once(spark, kafka: KafkaBroker, pipeline: Pipeline, monkeypatch) -> None:
-    produce(spark, kafka.servers, pipeline.history.recent.topic, events(3))
-    add = ArchiveTable.add
-
-    def after_another(table: ArchiveTable, batch) -> None:
-        monkeypatch.setattr(ArchiveTable, "add", add)
-        archive(spark, pipeline)
-        add(table, batch)
-
-    monkeypatch.setattr(ArchiveTable, "add", after_another)
-    with pytest.raises(RewindowError, match="Another archive run may have been faster"):
-        archive(spark, pipeline)
-    assert places(spark, pipeline) == [(0, 0), (0, 1), (0, 2)]
-
-
 def test_a_topic_made_again_is_not_appended_to_the_old_one(spark, kafka: KafkaBroker, pipeline: Pipeline) -> None:
     topic = pipeline.history.recent.topic
     produce(spark, kafka.servers, topic, events(1))
@@ -164,30 +113,26 @@ def test_a_topic_made_again_is_not_appended_to_the_old_one(spark, kafka: KafkaBr
         make_plan(spark, pipeline)
 
 
-def test_a_table_of_another_layout_is_refused(spark, pipeline: Pipeline) -> None:
-    spark.sql(f"CREATE TABLE {pipeline.history.past.table} (x INT) STORED AS PARQUET")
+def test_a_table_that_is_no_archive_is_refused(spark, pipeline: Pipeline) -> None:
+    table = pipeline.history.past.table
+    spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {table.rpartition('.')[0]}")
+    spark.sql(f"CREATE TABLE {table} (x INT) USING iceberg")
     with pytest.raises(RewindowError, match="was not created by `rewindow archive`"):
         archive(spark, pipeline)
 
 
-def into_iceberg(pipeline: Pipeline) -> Pipeline:
-    """The pipeline with an Iceberg table in the place of the Hive table."""
-    table = "rewindow." + pipeline.history.past.table
-    content = pipeline.model_dump(mode="json", by_alias=True, exclude_none=True)
-    content["history"]["past"]["table"] = table
-    return Pipeline.model_validate(content)
-
-
-def columns_of(frame):
-    return frame.select("partition", "offset", "timestamp", "timestamp_type", "key", "value", "headers")
+def test_a_hive_table_is_no_archive(spark, kafka: KafkaBroker) -> None:
+    defined = Pipeline.model_validate(definition(kafka, "any", "raw.log"))
+    assert not defined.is_archived
+    with pytest.raises(RewindowError, match=r"this is a Hive table.*table: lake.raw.flights"):
+        archive(spark, defined, dry_run=True)
 
 
 @pytest.mark.long
 def test_an_iceberg_archive_has_each_record_once_whatever_happens_in_between(
     spark, kafka: KafkaBroker, pipeline: Pipeline, monkeypatch
 ) -> None:
-    hive, pipeline, topic = pipeline, into_iceberg(pipeline), pipeline.history.recent.topic
-    table = pipeline.history.past.table
+    topic, table = pipeline.history.recent.topic, pipeline.history.past.table
     produce(spark, kafka.servers, topic, events(3) + events(2, partition=1))
 
     assert [(one.partition, one.end) for one in archive(spark, pipeline, dry_run=True).ranges] == [(0, 3), (1, 2)]
@@ -231,9 +176,7 @@ def test_an_iceberg_archive_has_each_record_once_whatever_happens_in_between(
     third = archive(spark, pipeline)
     assert (third.batch, third.records) == (2, 1)
     assert set(spark.sql(f"SELECT name FROM {table}.refs").toPandas()["name"]) == {"main"}
-    # The same records as in Hive, and as a history: stitched, and alone.
-    archive(spark, hive)
-    assert columns_of(spark.table(table)).exceptAll(columns_of(spark.table(hive.history.past.table))).isEmpty()
+    # As a history: stitched, and alone.
     plan = make_plan(spark, pipeline)
     assert (plan.records, [part.start for part in plan.topic.ranges]) == (8, [4, 4])
     content = pipeline.model_dump(mode="json", by_alias=True, exclude_none=True)
@@ -242,30 +185,3 @@ def test_an_iceberg_archive_has_each_record_once_whatever_happens_in_between(
     content["keys"] = {"p": "partition"}
     alone = make_plan(spark, Pipeline.model_validate(content))
     assert (alone.records, alone.event_times) == (plan.records, plan.event_times)
-
-
-@pytest.mark.long
-def test_a_hive_archive_moves_into_an_iceberg_table_once(spark, kafka: KafkaBroker, pipeline: Pipeline) -> None:
-    hive, pipeline, topic = pipeline, into_iceberg(pipeline), pipeline.history.recent.topic
-    source = hive.history.past.table
-    with pytest.raises(RewindowError, match=r"there is no such archive.*under `history\.past\.metastore`"):
-        migrate(spark, pipeline, source)
-    with pytest.raises(RewindowError, match=r"this is a Hive table.*table: lake.raw.flights"):
-        migrate(spark, hive, source)
-    produce(spark, kafka.servers, topic, events(3))
-    archive(spark, hive)
-    produce(spark, kafka.servers, topic, events(2, partition=1))
-    archive(spark, hive)
-    assert migrate(spark, pipeline, source, dry_run=True).batch is None
-    assert not spark.catalog.tableExists(pipeline.history.past.table)
-    moved = migrate(spark, pipeline, source)
-    assert (moved.batch, moved.records) == (0, 5)
-    assert migrate(spark, pipeline, source).batch is None
-    produce(spark, kafka.servers, topic, events(1))
-    assert archive(spark, pipeline).records == 1
-    assert places(spark, pipeline) == [(0, 0), (0, 1), (0, 2), (0, 3), (1, 0), (1, 1)]
-    archive(spark, hive)
-    produce(spark, kafka.servers, topic, events(1))
-    archive(spark, hive)
-    with pytest.raises(RewindowError, match="has records already, and not those of partition 0 up to offset 5"):
-        migrate(spark, pipeline, source)

@@ -7,7 +7,6 @@ import math
 from pathlib import Path
 
 from spark_jobs.quality.live import LIVE_COLUMNS, live_frame
-from spark_jobs.report.live_job import live_job
 from spark_jobs.runs.verdicts import Verdicts
 
 DAY = 86_400_000
@@ -37,20 +36,3 @@ def test_a_run_that_could_compare_nothing_has_one_row_that_says_so() -> None:
 def test_the_shipped_suite_names_columns_that_are_there() -> None:
     suite = json.loads(Path("expectations/live.json").read_text())
     assert {one["kwargs"]["column"] for one in suite["expectations"]} <= set(LIVE_COLUMNS)
-
-
-def test_a_document_with_the_names_that_verdicts_had_before_is_read() -> None:
-    before = {
-        "counts": {"match": 1, "drift": 2, "unexpected": 3},
-        "labels": {"drift": {"unexplained": 2}},
-        "days": [{"start": T0, "counts": {"drift": 2}}],
-        "top": [{"verdict": "unexpected", "drift": "a column of the pipeline"}],
-        "deployments": [{"name": "old", "verdicts": {"unexpected": 3}}],
-        "windows": 6,
-    }
-    found = Verdicts.model_validate(before)
-    assert found.counts == {"match": 1, "mismatch": 2, "extra": 3} and found.labels == {"mismatch": {"unexplained": 2}}
-    assert found.days[0].counts == {"mismatch": 2} and found.deployments[0].verdicts == {"extra": 3}
-    assert found.top == [{"verdict": "extra", "drift": "a column of the pipeline"}]
-    drawn = live_job(found)
-    assert drawn is not None and drawn.different == 5 and drawn.verdicts[1].verdict == "mismatch"

@@ -68,25 +68,6 @@ def test_an_expectation_of_each_aggregate_and_its_twin(suites_folder) -> None:
     assert pairs == [(f"{a}__complete", a) for a in ("flights", "distance", "shortest", "longest")]
 
 
-def test_a_suite_with_the_names_of_earlier_versions_is_read(suites_folder) -> None:
-    """An expectation's type, columns about the live job, and a common expectation that the suite leaves out."""
-    expectations = [
-        between(type="expect_rows_to_be_told_apart_by_columns", kwargs={"column_list": ["carrier"]}),
-        between(kwargs={"column": "run_drift_share", "max_value": 0}, meta={"data": "live", "name": "no-mismatch"}),
-        between(
-            kwargs={"column": "unexpected", "row_condition": 'col("drift") > 0', "condition_parser": "spark"},
-            meta={"data": "live"},
-        ),
-    ]
-    suites_folder("departures_hourly.json", own(*expectations, leave_out=["live/no-drift"]))
-    suites = load_suites(load_pipeline(FLIGHTS))
-    types, columns, condition = suites.suites[-1].expectations
-    assert types.type == "expect_rows_to_be_unique_by_columns"
-    assert columns.kwargs["column"] == "run_mismatch_share"
-    assert (condition.kwargs["column"], condition.kwargs["row_condition"]) == ("extra", 'col("mismatch") > 0')
-    assert suites.left_out == {"live/no-mismatch"}
-
-
 def test_a_pipeline_can_leave_a_common_expectation_out(suites_folder) -> None:
     suites_folder("departures_hourly.json", own(leave_out=["windows/keys-not-null"]))
     pipeline = load_pipeline(FLIGHTS)

@@ -22,7 +22,7 @@ RESULT: dict[str, Any] = {
 def request(**changed: Any) -> dict[str, Any]:
     return {
         "run_id": "night-1", "pipeline": "departures_hourly", "kind": "reconcile",
-        "asked": {"from": None, "to": None, "as_of": None, "mode": "both", "chunks": 4, "dry_run": None},
+        "requested": {"from": None, "to": None, "as_of": None, "mode": "both", "chunks": 4, "dry_run": None},
         "reason": "region west arrived four hours late", "requested_by": "ada",
         "requested_at": "2013-04-01T05:00:00+00:00",
         "definition": {"name": "departures_hourly", "watermark": {"bound": 1_800_000}, "window": {"offset": None}},

@@ -50,7 +50,7 @@ def test_bookkeeping_is_no_restatement() -> None:
 def test_figures_of_a_run_that_got_nowhere_are_unknown() -> None:
     figures = RunFigures.of(None, None)
     assert (figures.changed, figures.match_share, figures.late_share, figures.in_words()) == (None, None, None, {})
-    assert RunFigures.of(Changes(counts=COUNTS)).windows is None, "a document of an earlier version"
+    assert RunFigures.of(Changes(counts=COUNTS)).windows is None
 
 
 def test_a_run_of_complete_values_says_that_nothing_was_counted_as_late() -> None:

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from spark_jobs.errors import DocumentError, RunStateError
-from spark_jobs.runs.documents import Approval, Outcome, Request, StagedRange
+from spark_jobs.eventtime.ranges import TimeRange
+from spark_jobs.runs.documents import Approval, Outcome, StagedRange
 from spark_jobs.runs.lifecycle import TRANSITIONS, Event, next_status
 from spark_jobs.runs.processes import SILENCE, STAGES_PROCESS, WAIT_LIMIT, Sign, sign_of, this_process
 from spark_jobs.runs.status import RunStatus
@@ -51,16 +52,10 @@ def test_the_documentation_has_the_same_table() -> None:
         assert documented[transition.event.value] == (sources, transition.target.value)
 
 
-def test_earlier_spellings_are_read() -> None:
-    assert RunStatus("dry run") is RunStatus.DRY_RUN
-    assert RunStatus("compared only") is RunStatus.COMPARED_ONLY
-
-
 def test_a_process_of_this_machine_is_alive_as_long_as_the_kernel_knows_it() -> None:
     host, pid, start = this_process().rsplit(":", 2)
     assert sign_of(this_process(), None, NOW) is Sign.ALIVE
     assert sign_of(f"{host}:{pid}:{int(start) + 1}", NOW, NOW) is not Sign.ALIVE, "another process with the same number"
-    assert sign_of(f"{socket.gethostname()}:{pid}:{start}", None, NOW) is Sign.ALIVE, "as earlier versions wrote it"
 
 
 def test_another_host_or_container_is_alive_until_it_is_silent_for_too_long() -> None:
@@ -107,19 +102,19 @@ def test_a_damaged_document_is_named(tmp_path: Path, content: str) -> None:
         Outcome.read(RunStore(str(tmp_path)).folder("r"))
 
 
-def test_documents_of_earlier_versions_are_read(tmp_path: Path) -> None:
+def test_a_document_is_read_as_it_was_written(tmp_path: Path) -> None:
     folder = RunStore(str(tmp_path)).folder("r")
-    folder.write(
-        "request.json", {"run_id": "r", "pipeline": "p", "kind": "backfill", "asked": {"from": "x", "chunks": 2}}
-    )
-    folder.write("outcome.json", {"run_id": "r", "status": "gate_failed", "mend": "Look."})
-    folder.write("staged.json", {"base": 7, "replaces": True, "reach": [1, 2], "recent": None, "older": None})
-    folder.write("approval.json", {"decision": "rejected", "by": "ann", "at": "now", "comment": "no"})
-    request, outcome = Request.read(folder), Outcome.read(folder)
-    assert request is not None and (request.requested.start, request.requested.chunks) == ("x", 2)
-    assert outcome is not None and outcome.hint == "Look."
-    staged, approval = StagedRange.read(folder), Approval.read(folder)
-    assert staged is not None and (staged.reach.end, staged.attempt, staged.expected) == (2, None, None)
-    assert approval is not None and approval.why == "rejected by ann: no"
+    staged = StagedRange(base=7, replaces=True, reach=TimeRange(1, 2), attempt="a", expected={"windows": (1, 2)})
     staged.write(folder)
-    assert StagedRange.read(folder) == staged.model_copy(update={"document_version": 2})
+    assert StagedRange.read(folder) == staged
+    folder.write("approval.json", {"decision": "rejected", "by": "ann", "at": "now", "comment": "no"})
+    approval = Approval.read(folder)
+    assert approval is not None and approval.why == "rejected by ann: no"
+
+
+@pytest.mark.parametrize("layout", [0, 2, "1", None])
+def test_a_document_of_another_layout_is_refused(tmp_path: Path, layout: object) -> None:
+    folder = RunStore(str(tmp_path)).folder("r")
+    folder.write(Outcome.FILE, {"run_id": "r", "status": "published", "document_version": layout})
+    with pytest.raises(DocumentError, match=r"has layout .*, .* reads layout 1.*outcome\.json"):
+        Outcome.read(folder)

@@ -80,5 +80,3 @@ def test_errors_name_what_there_is_in_airflow() -> None:
         HistoryError("12 of 20", "x", "See the reasons with `rewindow plan orders --quarantined`, fix it.")
     )
     assert told.hint == "See the reasons in the report (The plan, and how it went), fix it."
-    told = in_form_words(CatalogError("it lacks a column", "x", "`rewindow upgrade PIPELINE` adds them."))
-    assert (told.hint or "").startswith("an administrator, by the command `upgrade` where Rewindow is installed (docs/")

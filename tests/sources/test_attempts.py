@@ -99,6 +99,25 @@ def test_one_bad_value_costs_one_record(
     assert kept.groupBy(*defined.keys).agg(*values, F.count("*").alias("rows")).agg(F.sum("rows")).collect()[0][0] == 2
 
 
+PATTERNS: list[tuple[str, dict[str, Any]]] = [
+    ("regexp_replace(s, k, '')", {"k": "("}),
+    ("s RLIKE k", {"k": "["}),
+    ("s LIKE k", {"k": "a\\"}),
+    ("exists(split(k, ','), x -> s RLIKE x)", {"k": "a,("}),
+    ("regexp_replace(s, 'q', k)", {"s": "q", "k": "$1"}),
+    ("regexp_replace(s, 'q', '$1')", {"s": "q"}),
+]
+
+
+@pytest.mark.parametrize(("expression", "bad"), PATTERNS)
+def test_a_bad_pattern_in_a_record_costs_that_record(
+    spark, tmp_path: Path, pipeline: MakePipeline, expression: str, bad: dict[str, Any]
+) -> None:
+    _, kept, reasons = read(spark, tmp_path, pipeline, [{}, bad, {}], keys={"k": expression})
+    assert list(reasons) == [1] and reasons[1].startswith("key `k`: ")
+    assert kept.count() == 2
+
+
 def test_what_is_not_evaluated_cannot_fail(spark, tmp_path: Path, pipeline: MakePipeline) -> None:
     sections = {
         "keys": {"k": "CASE WHEN k RLIKE '^[0-9]+$' THEN CAST(k AS INT) END"},

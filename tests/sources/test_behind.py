@@ -15,7 +15,7 @@ def test_rows_are_told_by_their_file_whatever_its_name(spark, tmp_path: Path) ->
         path = tmp_path / "a folder" / f"{name}.txt"
         path.parent.mkdir(exist_ok=True)
         path.write_text(name)
-        files.append(PinnedFile(f"file:{path}", path.stat().st_size))
+        files.append(PinnedFile(f"file:{path}", path.stat().st_size, 0))
     frame = spark.read.text(str(tmp_path / "a folder"))
     for name, file in zip(names, files, strict=True):
         chosen = records_in(frame, [file])

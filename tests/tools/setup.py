@@ -31,7 +31,7 @@ SAMPLE = Path("dags/pipelines/departures_hourly.yaml")
 def main() -> None:
     archive = class_archive()
     new = archive.with_suffix(".new")
-    for old in archive.parent.glob("*.jsa"):  # else Java would only add to it; earlier versions named it otherwise
+    for old in archive.parent.glob("*.jsa"):  # else Java would only add to it
         old.unlink()
     new.unlink(missing_ok=True)
     archive.parent.mkdir(parents=True, exist_ok=True)

@@ -43,12 +43,6 @@ def test_the_match_share_is_of_the_published_windows_that_were_computed_again() 
     assert run.changed == {"inserted": 500, "updated": 37, "retracted": 1, "bookkeeping": 0}
 
 
-def test_the_match_share_of_an_earlier_version_is_that_of_what_was_computed_again() -> None:
-    """Its documents count the published windows of the whole range, also those that nobody looked at."""
-    run = in_short(counts={"inserted": 1145, "updated": 16}, windows=1170, windows_before=45, windows_recomputed=None)
-    assert run.match_share == 9 / 25
-
-
 def test_the_first_run_of_all_has_no_match_share() -> None:
     assert in_short(counts={"inserted": 768}, windows_recomputed=0).match_share is None
 
