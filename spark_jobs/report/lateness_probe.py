@@ -153,13 +153,8 @@ def end_grid_or_none(windows: AnyWindows) -> EndGrid | None:
 
 
 def estimated_records(plan: Plan, kind: RunKind, times: TimeRange) -> int:
-    """About how many records have these event times, if they are spread evenly over those of the history.
-
-    A plan that an earlier version has made of a night does not say how many records the history has: then the offsets
-    count, with their holes.
-    """
-    known = plan.history_records if kind == RunKind.RECONCILE else plan.records
-    most = max(plan.records, sum(p.end_offset for p in plan.partitions)) if known is None else known
+    """About how many records have these event times, if they are spread evenly over those of the history."""
+    most = plan.history_records if kind == RunKind.RECONCILE else plan.records
     whole = max(1, plan.event_times.end - plan.event_times.start)
     return int(most * min(1.0, (times.end - times.start) / whole))
 

@@ -1,50 +1,58 @@
-"""Windows that keep their values: records that they were made of are not in the history any more.
+"""Windows that keep their values, because records that they were made of are gone.
 
 A window is computed again from what there is. Where retention, a lifecycle rule or compaction has removed some of it,
-that would be less than what is published. So each window that a run would change is looked at: it was made of the
-records that it counts, up to the end offsets of the run that published it. If fewer of them are there, it is kept.
+that would be less than what is published. A window keeps its value for one reason: positions that were read are gone,
+and by its event times it can hold one of them. A record whose key, event time, row of a lookup or filter has changed is
+there all the same, so its window keeps nothing. What was final below the first record that is still there stays too:
+see `spark_jobs.runs.night.final`.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from operator import add, or_
 
-from pyspark.sql import DataFrame, SparkSession
+import numpy as np
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from spark_jobs.definition import Pipeline
+from spark_jobs.definition.instants import format_instant
 from spark_jobs.errors import HistoryError, RewindowError
 from spark_jobs.lakehouse.publication import FACTS
 from spark_jobs.lakehouse.staging import StagedPart
 from spark_jobs.lakehouse.tables import quoted, starts_within
 from spark_jobs.replay.assign import END, START, assign_windows
-from spark_jobs.replay.columns import DROPPED, EVENT_TIME, HISTORY_GONE, LATE, OFFSET, ON_TIME, PARTITION, STATE
+from spark_jobs.replay.columns import (
+    DROPPED,
+    EVENT_TIME,
+    HISTORY_GONE,
+    LATE,
+    OFFSET,
+    ON_TIME,
+    PARTITION,
+    STATE,
+    end_offset,
+)
 from spark_jobs.replay.from_pipeline import spec_of
 from spark_jobs.replay.spec import ReplaySpec
 from spark_jobs.runs.difference import COVERS, MADE_OF, publication_of
-from spark_jobs.runs.documents import Changes, Request, StagedRange, recorded_definition
+from spark_jobs.runs.documents import Request, StagedRange, recorded_definition
 from spark_jobs.runs.job import Job
-from spark_jobs.runs.past import FilesSince, ReadBefore, counted_below
+from spark_jobs.runs.night.final import CLOSED_AT, Final
+from spark_jobs.runs.night.reading import Empty, Reading, overlapping_joined
+from spark_jobs.runs.night.stored import read_before
 from spark_jobs.runs.plan import open_planned
-from spark_jobs.runs.plan_document import Plan
 from spark_jobs.runs.store import RunStore
-from spark_jobs.sources import Change, Empty, canonical, change_between, cut_at, good, is_empty
+from spark_jobs.sources import canonical, cut_at, good, is_empty
 from spark_jobs.spark.joins import OTHER, others, same
 
 _BOUNDS = ("rw_from", "rw_to")
 _AS_OF, _TOTAL, _FOUND, _LATER = "rw_as_of", "rw_total", "rw_found", "rw_later"
-
-
-def has_lost(job: Job) -> bool:
-    """Whether published windows lack records, or may, so that later runs look at each one too."""
-    if not job.staging.has(StagedPart.KEPT):
-        return False
-    staged, changes = StagedRange.read(job.folder), Changes.read(job.folder)
-    # A run over a range has looked at all its windows, a night at some.
-    return staged is None or not staged.replaces or changes is None or changes.history_gone > 0
+_ENDS = "map<string, bigint>"
+_CLOSED, _IS_FINAL, _LACKS = "rw_closed", "rw_is_final", "rw_lacks"
 
 
 def keep_touched(job: Job, staged: StagedRange, new: DataFrame) -> None:
@@ -58,51 +66,106 @@ def keep_touched(job: Job, staged: StagedRange, new: DataFrame) -> None:
     now = computed.select(*others((*names, *_BOUNDS)), F.col(_TOTAL).alias("rw_now"))
     compared = _joined(seen, now, names, ("rw_now",))
     compared = _with_counts(compared, _pairs(new, job.spec), names)
-    lacking = compared.where(F.col("rw_now") < F.col(_TOTAL) + F.col(_LATER))
+    lacking = compared.where(F.col("rw_now") < F.col(_TOTAL) + F.col(_LATER)).withColumn(_LACKS, F.lit(True))
     _stage(job, _kept(published, lacking, names, covers=False))
 
 
-def keep_of_range(job: Job, staged: StagedRange, records: DataFrame) -> None:
-    """Keep those of the published windows in a run's range that lack records, where records may be gone.
+def keep_of_range(job: Job, staged: StagedRange, records: DataFrame, read: DataFrame) -> None:
+    """Keep those of the published windows in a run's range that lack records, or were final below what is there.
 
-    `records` are the good ones up to the run's end offsets. A window that another definition has made is looked at by
-    that definition, which says which records it was made of.
+    `records` are the good ones up to the run's end offsets; `read` are all of them, also those in quarantine. A window
+    that another definition has made is looked at by that definition, which says which records it was made of.
 
-    Raises HistoryError where such a window has other keys than the run's windows.
+    Raises HistoryError where such a window has other keys than the run's windows, and where windows have lost more
+    records than are gone: then some of their records are there, in other windows.
     """
-    if staged.base is None or job.plan.another_log:
+    reading = job.plan.reading
+    if staged.base is None or job.plan.another_log or not reading.has_gone:
         return
-    before = ReadBefore.latest(job.spark, job.result.tables, job.pipeline, but=job.result.run_id)
-    if not _may_lack(job.spark, job.plan, job.pipeline, before):
-        return
-    empty = None if before is None or before.past is None else before.past.empty
+    before = read_before(job.spark, job.result.tables, job.pipeline, but=job.result.run_id)
     published = _published(job, staged)
+    final = Final.of(job.pipeline, job.spec, reading, published)
     kept = None
     for definition, runs in _by_definition(job, published):
         rows = published.where(F.col("run_id").isin(runs))
         spec = job.spec if definition is None else spec_of(definition, [p.partition for p in job.plan.partitions])
-        read = records if definition is None else _records_of(job, definition)
+        own = records if definition is None else _records_of(job, definition)
         covers = spec.has_sessions or (definition is not None and definition.window != job.pipeline.window)
-        lacking = _lacking(rows, read, spec, empty)
+        counted = _counted(rows, own, spec, None if before is None else before.reading.empty, final)
+        lacking = _within(counted.where(F.col(_FOUND) < F.col(_TOTAL)), reading)
+        refuse_moved(lacking.where(~F.col(_IS_FINAL)), reading, job.result.tables.windows)
+        wanted = lacking.withColumn(_LACKS, F.lit(True))
+        if final.is_there:
+            others_ = counted.where(F.col(_IS_FINAL)).withColumn(_LACKS, F.col(_FOUND) < F.col(_TOTAL))
+            wanted = wanted.where(~F.col(_IS_FINAL)).unionByName(others_)
         if set(spec.keys) != set(job.spec.keys):
-            if not lacking.isEmpty():
+            if not wanted.isEmpty():
                 raise _cannot_keep(job)
             continue
-        chosen = _kept(rows, lacking, spec.keys, covers=covers)
+        chosen = _kept(rows, wanted, spec.keys, covers=covers)
         kept = chosen if kept is None else kept.unionByName(chosen)
     if kept is not None:
         _stage(job, kept)
-        _keep_late(job, staged, records)
+        _keep_late(job, staged, records, final, {} if before is None else before.reading.ends)
+    _keep_quarantined(job, read)
 
 
-def _lacking(published: DataFrame, records: DataFrame, spec: ReplaySpec, empty: Empty | None) -> DataFrame:
-    """The published windows of which fewer records are there than they count.
+def _counted(rows: DataFrame, records: DataFrame, spec: ReplaySpec, empty: Empty | None, final: Final) -> DataFrame:
+    """One row for each published window: what it counts, how many of these records are there, and if it was final.
 
     Records that have come late since, at offsets that were `empty`, are none of those.
     """
-    seen = _windows_of(published, spec.keys)
+    seen = _windows_of(rows, spec.keys)
     pairs = _pairs_of_sessions(seen, records, spec) if spec.has_sessions else _pairs(records, spec)
-    return _with_counts(seen, pairs, spec.keys, empty).where(F.col(_FOUND) < F.col(_TOTAL))
+    is_final = final.is_final(F.col(_BOUNDS[1]), F.col(_CLOSED))
+    return _with_counts(seen, pairs, spec.keys, empty).withColumn(_IS_FINAL, is_final)
+
+
+def _within(windows: DataFrame, reading: Reading) -> DataFrame:
+    """The windows that can hold a gone record by their times."""
+    spans = [(span.start, span.end) for span, _ in overlapping_joined(reading.gone_spans())]
+    frame = windows.sparkSession.createDataFrame(spans, "rw_first BIGINT, rw_end BIGINT")
+    fits = (F.col(_BOUNDS[0]) < F.col("rw_end")) & (F.col(_BOUNDS[1]) > F.col("rw_first"))
+    return windows.join(F.broadcast(frame), fits, "left_semi")
+
+
+def refuse_moved(lacking: DataFrame, reading: Reading, where: str) -> None:
+    """Raises HistoryError where windows lack more records than are gone, by the event times of these.
+
+    Looked at are all windows `lacking` records that have the same bounds, whatever their keys, since a record is in one
+    of them at most. `where`: the table of the windows, for the error.
+    """
+    lacks = F.sum(F.col(_TOTAL) - F.col(_FOUND)).alias("lacks")
+    found = lacking.groupBy(*_BOUNDS).agg(lacks, F.count("*").alias("count")).toArrow()
+    starts, ends, lost, counts = (column.to_numpy() for column in found.columns)
+    gone = gone_within(reading, starts, ends)
+    if not (is_more := lost > gone).any():
+        return
+    first, last = int(starts[is_more].min()), int(ends[is_more].max())
+    raise HistoryError(
+        f"{counts[is_more].sum()} windows from {format_instant(first)} to {format_instant(last)} lack "
+        f"{lost[is_more].sum()} records, and only {gone[is_more].sum()} of the records that were read are gone there: "
+        "others are there, in other windows",
+        where,
+        "Their key, event time, lookup row or filter has changed, and nothing tells them from those that are gone. Put "
+        "it back as it was, bring the gone records back, or write to another table (output.table).",
+    )
+
+
+def gone_within(reading: Reading, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """At most how many gone records lie in each of the windows `[starts, ends)`, by the times of their buckets."""
+    spans = reading.gone_spans()
+    firsts = np.array([span.start for span, _ in spans], dtype=np.int64)
+    lasts = np.array([span.end - 1 for span, _ in spans], dtype=np.int64)
+    counts = np.array([gone for _, gone in spans], dtype=np.int64)
+    return _below(firsts, counts, ends) - _below(lasts, counts, starts)
+
+
+def _below(times: np.ndarray, counts: np.ndarray, at: np.ndarray) -> np.ndarray:
+    """The sum of the counts whose time is below each of `at`."""
+    order = np.argsort(times)
+    sums = np.concatenate(([0], np.cumsum(counts[order])))
+    return sums[np.searchsorted(times[order], at, side="left")]
 
 
 def _published(job: Job, staged: StagedRange) -> DataFrame:
@@ -112,18 +175,27 @@ def _published(job: Job, staged: StagedRange) -> DataFrame:
 
 
 def _windows_of(windows: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """One row for each window: keys, `_BOUNDS` (epoch ms), how many records it counts, and its end offsets."""
+    """One row for each window: keys, `_BOUNDS` (epoch ms), its close, how many records it counts, its end offsets."""
     counts = [c for c in (ON_TIME, LATE, DROPPED) if c in windows.columns]
     total = reduce(add, (F.coalesce(F.col(c), F.lit(0)) for c in counts), F.lit(0))
     known = reduce(or_, (F.col(c).isNotNull() for c in counts), F.lit(False))
     as_of = F.col("as_of") if "as_of" in windows.columns else F.lit(None).cast("string")
     bounds = (F.unix_millis(name).alias(own) for name, own in zip(("window_start", "window_end"), _BOUNDS, strict=True))
+    closed = F.unix_millis(CLOSED_AT) if CLOSED_AT in windows.columns else F.lit(None).cast("bigint")
     # Of several firings the last one counts most. A window without counts has a record at least.
+    counted = F.when(known, total).otherwise(F.lit(1))
     return (
-        windows.select(*quoted(keys), *bounds, F.when(known, total).otherwise(F.lit(1)).alias(_TOTAL), as_of.alias("a"))
+        windows.select(*quoted(keys), *bounds, counted.alias(_TOTAL), as_of.alias("a"), closed.alias(_CLOSED))
         .groupBy(*quoted((*keys, *_BOUNDS)))
-        .agg(F.max(_TOTAL).alias(_TOTAL), F.from_json(F.max("a"), "map<string, bigint>").alias(_AS_OF))
+        .agg(F.max(_TOTAL).alias(_TOTAL), _largest_ends("a").alias(_AS_OF), F.max(_CLOSED).alias(_CLOSED))
     )
+
+
+def _largest_ends(texts: str) -> Column:
+    """The largest end offset of each partition, of end offsets as JSON."""
+    ends = F.collect_list(F.from_json(texts, _ENDS))
+    none = F.from_json(F.lit("{}"), _ENDS)
+    return F.aggregate(ends, none, lambda found, one: F.map_zip_with(found, one, lambda _, a, b: F.greatest(a, b)))
 
 
 def _filtered(records: DataFrame, spec: ReplaySpec) -> DataFrame:
@@ -169,17 +241,19 @@ def _joined(windows: DataFrame, counts: DataFrame, keys: Sequence[str], names: S
     return joined.select(*(f"`{c}`" for c in windows.columns), *(F.coalesce(n, F.lit(0)).alias(n) for n in names))
 
 
-def _kept(published: DataFrame, lacking: DataFrame, keys: Sequence[str], *, covers: bool) -> DataFrame:
-    """The rows of windows that lack records, as they are staged: with the values that are published.
+def _kept(published: DataFrame, wanted: DataFrame, keys: Sequence[str], *, covers: bool) -> DataFrame:
+    """The rows of windows that stay, as they are staged: with the values that are published.
 
-    Records that came since are counted as dropped: so a window goes on counting all that it ever had.
+    Records that came since are counted as dropped: so a window goes on counting all that it ever had. `wanted` says of
+    each window whether it lacks records (`_LACKS`).
     """
-    wanted = lacking.select(*others((*keys, *_BOUNDS)), _LATER)
+    chosen = wanted.select(*others((*keys, *_BOUNDS)), _LATER, _LACKS)
     bounds = [F.unix_millis(name) == F.col(f"{OTHER}{own}") for name, own in zip((START, END), _BOUNDS, strict=True)]
     count = DROPPED if DROPPED in published.columns else ON_TIME  # complete values alone drop none
-    changed = {STATE: F.lit(HISTORY_GONE), count: F.col(count) + F.col(_LATER)}
-    there = {name: value for name, value in changed.items() if name in published.columns}
-    rows = published.join(wanted, [*same(keys), *bounds]).withColumns({**there, COVERS: F.lit(covers)})
+    state = F.when(F.col(_LACKS), F.lit(HISTORY_GONE)).otherwise(F.col(STATE)) if STATE in published.columns else None
+    changed = {STATE: state, count: F.col(count) + F.col(_LATER)}
+    there = {name: value for name, value in changed.items() if name in published.columns and value is not None}
+    rows = published.join(chosen, [*same(keys), *bounds]).withColumns({**there, COVERS: F.lit(covers)})
     made_of = F.col("as_of") if "as_of" in rows.columns else F.lit(None).cast("string")
     columns = [c for c in (*published.columns, COVERS) if c not in FACTS.names]
     return rows.select(*quoted(columns), made_of.alias(MADE_OF))
@@ -190,49 +264,54 @@ def _stage(job: Job, kept: DataFrame) -> None:
         job.staging.write(0, kept, StagedPart.KEPT)
 
 
-def _keep_late(job: Job, staged: StagedRange, records: DataFrame) -> None:
-    """Stage the late records of the range once more that an earlier run has published and that are gone since."""
+def _keep_late(job: Job, staged: StagedRange, records: DataFrame, final: Final, read_to: Mapping[int, int]) -> None:
+    """Stage once more the late records of the range that are published, where they are gone or their window was final.
+
+    Of a final window, those below the ends that were read (`read_to`) are those that are published, and no others.
+    """
     if not job.is_faithful or not job.spark.catalog.tableExists(job.result.tables.late):
         return
     late = job.spark.table(job.result.tables.late)
     if not staged.everything:
         late = late.where(starts_within(job.plan.span, "range_start"))
+    if final.is_there:
+        _drop_late(job, staged, final, read_to)
     there = records.select(F.col(PARTITION).alias("rw_there_partition"), F.col(OFFSET).alias("rw_there_offset"))
     is_there = (F.col("partition") == F.col("rw_there_partition")) & (F.col("offset") == F.col("rw_there_offset"))
-    gone = late.join(there, is_there, "left_anti")
+    of_final = _is_of_final(final)
+    kept = late.where(of_final).unionByName(late.where(~of_final).join(there, is_there, "left_anti"))
     fields = job.staging.rows(StagedPart.LATE).schema
     columns = [
         F.col(f"`{f.name}`") if f.name in late.columns else F.lit(None).cast(f.dataType).alias(f.name) for f in fields
     ]
-    job.staging.write(0, gone.select(*columns), StagedPart.LATE)
+    job.staging.write(0, kept.select(*columns), StagedPart.LATE)
 
 
-def _may_lack(spark: SparkSession, plan: Plan, pipeline: Pipeline, before: ReadBefore | None) -> bool:
-    """Whether records may be gone that an earlier run has read, by what that one kept."""
-    if plan.inputs:
-        befores = [None] * len(plan.inputs) if before is None else before.of_inputs(len(plan.inputs))
-        owns = zip(plan.of_inputs(), pipeline.inputs, befores, strict=True)
-        return any(_may_lack(spark, own, one, its) for own, one, its in owns)
-    history, past = pipeline.history, None if before is None else before.past
-    if history.topic_alone is not None and plan.topic is not None:
-        known = {} if past is None or past.starts is None else past.starts
-        is_later = any(r.start > known.get(r.partition, 0) for r in plan.topic.ranges)
-        return is_later or "compacted" in history.topic_alone.accept or (past is not None and past.has_lost)
-    if before is None or past is None:
-        return False
-    if past.has_lost:
-        return True
-    if not history.is_stitched and past.files is not None and plan.files is not None:
-        files = FilesSince.between(past.files, plan.files)
-        return bool(files.gone or files.changed)
-    if not history.is_stitched and past.snapshot is not None and plan.snapshot is not None:
-        return change_between(spark, past.snapshot, plan.snapshot) not in (Change.NONE, Change.APPENDED)
-    counts = plan.history_counts or {}
-    if plan.as_of != before.as_of:  # new records would hide how many are gone
-        records = canonical(open_planned(spark, pipeline, plan), pipeline)
-        below, late = counted_below(records, pipeline, before.as_of, past.empty)
-        counts = {partition: count - late.get(partition, 0) for partition, count in below.items()}
-    return any(counts.get(partition, 0) < count for partition, count in (past.counts or {}).items())
+def _is_of_final(final: Final) -> Column:
+    """Whether a late record's window was final; of a record in no window its event time counts."""
+    end = F.coalesce(F.unix_millis("window_end"), F.unix_millis("event_time") + F.lit(1))
+    return F.coalesce(final.is_final(end, F.lit(None).cast("bigint")), F.lit(False))
+
+
+def _drop_late(job: Job, staged: StagedRange, final: Final, read_to: Mapping[int, int]) -> None:
+    """Take away the staged late records of final windows that a run before has judged."""
+    was_read = F.coalesce(F.col("offset") < end_offset(read_to, "partition"), F.lit(False))
+    for chunk in (staged.expected or {}).get(StagedPart.LATE.value, ()):
+        rows = job.staging.chunk(chunk, StagedPart.LATE)
+        job.staging.write(chunk, rows.where(~(_is_of_final(final) & was_read)), StagedPart.LATE)
+
+
+def _keep_quarantined(job: Job, read: DataFrame) -> None:
+    """Stage once more the quarantined records that are published, and are gone since."""
+    table = job.result.tables.quarantine
+    if not job.spark.catalog.tableExists(table):
+        return
+    placed = job.spark.table(table).where(F.col("offset").isNotNull()).drop("run_id")
+    there = read.select(F.col(PARTITION).alias("rw_there_partition"), F.col(OFFSET).alias("rw_there_offset"))
+    is_there = (F.col("partition") == F.col("rw_there_partition")) & (F.col("offset") == F.col("rw_there_offset"))
+    gone = placed.join(there, is_there, "left_anti")
+    if not gone.isEmpty():
+        job.staging.write(1, gone, StagedPart.QUARANTINE)
 
 
 def _by_definition(job: Job, published: DataFrame) -> list[tuple[Pipeline | None, list[str]]]:
