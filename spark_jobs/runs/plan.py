@@ -36,7 +36,7 @@ from spark_jobs.runs.cost import check_cost, check_size, estimated, runs_taken, 
 from spark_jobs.runs.documents import misfit
 from spark_jobs.runs.live_batches import LiveBatches, as_of_batches, live_batches
 from spark_jobs.runs.night.reading import Reading
-from spark_jobs.runs.night.stored import read_before
+from spark_jobs.runs.night.stored import read_before, with_final
 from spark_jobs.runs.night.taken import take
 from spark_jobs.runs.plan_document import Plan
 from spark_jobs.runs.published_columns import refuse_other_columns
@@ -149,6 +149,8 @@ def make_plan(
         is_cut = as_of is not None
         taken = take(spark, pipeline, opened, seen, below, before, accepts_another=another_log, is_cut=is_cut)
         reading, other = taken.reading, taken.another_log
+        if before is not None and not other:
+            reading = with_final(spark, Tables.of(pipeline), pipeline, before, reading)
     check_schema_ids(pipeline, opened, records)
     partitions = seen.partitions
     windows = windows_of(pipeline)

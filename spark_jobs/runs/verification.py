@@ -22,7 +22,7 @@ from spark_jobs.replay.columns import DROPPED, HISTORY_GONE, LATE, ON_TIME, PANE
 from spark_jobs.replay.spec import Panes, ReplaySpec
 from spark_jobs.replay.timeline import Timeline
 from spark_jobs.runs.comparing import verdicts_of
-from spark_jobs.runs.difference import publication_of, staged_windows
+from spark_jobs.runs.difference import GIVES_WAY, publication_of, staged_windows
 from spark_jobs.runs.documents import (
     Changes,
     Document,
@@ -228,7 +228,8 @@ def count_kept(job: Job) -> int | None:
     """
     if not job.staging.has(StagedPart.KEPT):
         return None
-    kept = job.staging.rows(StagedPart.KEPT).count()
+    rows = job.staging.rows(StagedPart.KEPT).where(~F.col(GIVES_WAY))
+    kept = (rows.where(F.col(STATE) == HISTORY_GONE) if STATE in rows.columns else rows).count()
     if kept:
         windows = "1 window keeps its value" if kept == 1 else f"{kept:,} windows keep their values"
         said = f"{windows} (state `{HISTORY_GONE}`): records that they were made of are not in the history any more"

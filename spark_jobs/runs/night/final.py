@@ -14,6 +14,8 @@ from pyspark.sql import functions as F
 
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.deduplicate import Deduplicate, DeduplicateKind
+from spark_jobs.replay.columns import NEVER
+from spark_jobs.replay.in_memory_timeline import InMemoryTimeline
 from spark_jobs.replay.spec import ReplaySpec
 from spark_jobs.runs.night.reading import Reading
 from spark_jobs.sources.positions import Bucket
@@ -51,10 +53,10 @@ class Final:
             return cls.none()
         before = cut + _remembered(pipeline.deduplicate)
         closed = F.unix_millis(CLOSED_AT) < F.lit(before)
-        until = published.where(closed).agg(F.max(F.unix_millis("window_end"))).collect()[0][0]
+        last = published.where(closed).agg(F.max(F.unix_millis("window_end"))).collect()[0][0]
+        until = max((one for one in (last, reading.final_until) if one is not None), default=None)
         if until is None:
             return cls.none()
-        until = max(until, _reached_by_ids(pipeline.deduplicate, reading))
         return cls(before, until, spec.allowed_lateness, by_own_close=spec.rules.closes_by_partition)
 
     @property
@@ -85,6 +87,20 @@ def first_left(reading: Reading) -> int | None:
 
 def _first_arrival(buckets: list[Bucket]) -> int:
     return min((b.first_arrival for b in buckets if b.count and b.first_arrival is not None), default=_FOR_EVER)
+
+
+def final_until(pipeline: Pipeline, reading: Reading, closes: InMemoryTimeline) -> int | None:
+    """Up to which window end all was final before the first record that is still there; None: nothing was.
+
+    `closes`: those of the run before, which has seen all of the log, or what was there of it then.
+    """
+    cut = first_left(reading)
+    if cut is None or not len(closes.x_from):
+        return None
+    before = cut + _remembered(pipeline.deduplicate)
+    is_open = closes.positions[:, 0] >= min(before, NEVER)
+    first = int(closes.x_from[is_open][0]) if is_open.any() else closes.never_from
+    return min(max(first, _reached_by_ids(pipeline.deduplicate, reading)), closes.never_from)
 
 
 def _remembered(section: Deduplicate | None) -> int:

@@ -65,6 +65,8 @@ class Reading:
         empty: The offsets below the ends that held no record; None: there are too many to keep.
         placed_by: Digest of the expressions that give positions: only positions of one kind can be compared.
         lacks: Whether records are gone that the buckets still count as there.
+        final_until: Windows that end by then (epoch ms, with the allowed lateness) were final before the first record
+            that is still there; None: nothing is known to be final.
     """
 
     identities: tuple[Identity, ...]
@@ -72,6 +74,7 @@ class Reading:
     empty: Empty | None
     placed_by: str
     lacks: bool = False
+    final_until: int | None = None
 
     @property
     def ends(self) -> dict[int, int]:

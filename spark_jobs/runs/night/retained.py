@@ -38,7 +38,7 @@ from spark_jobs.replay.columns import (
 )
 from spark_jobs.replay.from_pipeline import spec_of
 from spark_jobs.replay.spec import ReplaySpec
-from spark_jobs.runs.difference import COVERS, MADE_OF, publication_of
+from spark_jobs.runs.difference import COVERS, GIVES_WAY, MADE_OF, publication_of
 from spark_jobs.runs.documents import Request, StagedRange, recorded_definition
 from spark_jobs.runs.job import Job
 from spark_jobs.runs.night.final import CLOSED_AT, Final
@@ -96,8 +96,10 @@ def keep_of_range(job: Job, staged: StagedRange, records: DataFrame, read: DataF
         refuse_moved(lacking.where(~F.col(_IS_FINAL)), reading, job.result.tables.windows)
         wanted = lacking.withColumn(_LACKS, F.lit(True))
         if final.is_there:
-            others_ = counted.where(F.col(_IS_FINAL)).withColumn(_LACKS, F.col(_FOUND) < F.col(_TOTAL))
-            wanted = wanted.where(~F.col(_IS_FINAL)).unionByName(others_)
+            places = same((*spec.keys, *_BOUNDS), "rw_lacking_")
+            beside = lacking.select(*others((*spec.keys, *_BOUNDS), "rw_lacking_"))
+            rest = counted.where(F.col(_IS_FINAL)).join(beside, places, "left_anti")
+            wanted = wanted.unionByName(rest.withColumn(_LACKS, F.lit(False)))
         if set(spec.keys) != set(job.spec.keys):
             if not wanted.isEmpty():
                 raise _cannot_keep(job)
@@ -105,9 +107,32 @@ def keep_of_range(job: Job, staged: StagedRange, records: DataFrame, read: DataF
         chosen = _kept(rows, wanted, spec.keys, covers=covers)
         kept = chosen if kept is None else kept.unionByName(chosen)
     if kept is not None:
+        read_to = {} if before is None else before.reading.ends
+        if final.is_there:
+            kept = kept.unionByName(_not_computed(job, published, records, final, read_to), allowMissingColumns=True)
         _stage(job, kept)
-        _keep_late(job, staged, records, final, {} if before is None else before.reading.ends)
+        _keep_late(job, staged, records, final, read_to)
     _keep_quarantined(job, read)
+
+
+def _not_computed(
+    job: Job, published: DataFrame, records: DataFrame, final: Final, read_to: Mapping[int, int]
+) -> DataFrame:
+    """The staged windows that were final and are not published: they give way, unless a new record lies in them.
+
+    A record that was read before, and lies in another window now, belongs to the one that was final.
+    """
+    names = (*job.spec.keys, *_BOUNDS)
+    ends = {"window_start": _BOUNDS[0], "window_end": _BOUNDS[1]}
+    bounds = {own: F.unix_millis(name) for name, own in ends.items()}
+    staged = job.staging.rows().withColumns(bounds)
+    chosen = staged.where(final.is_final(F.col(_BOUNDS[1]), F.lit(None).cast("bigint")))
+    known = published.withColumns(bounds).select(*others(names, "rw_known_")).distinct()
+    chosen = chosen.join(known, same(names, "rw_known_"), "left_anti")
+    if not job.spec.has_sessions:
+        new = records.where(~F.coalesce(F.col(OFFSET) < end_offset(read_to), F.lit(False)))
+        chosen = chosen.join(_pairs(new, job.spec), same(names), "left_anti")
+    return chosen.drop(*_BOUNDS).withColumns({COVERS: F.lit(False), GIVES_WAY: F.lit(True)})
 
 
 def _counted(rows: DataFrame, records: DataFrame, spec: ReplaySpec, empty: Empty | None, final: Final) -> DataFrame:
@@ -253,9 +278,11 @@ def _kept(published: DataFrame, wanted: DataFrame, keys: Sequence[str], *, cover
     state = F.when(F.col(_LACKS), F.lit(HISTORY_GONE)).otherwise(F.col(STATE)) if STATE in published.columns else None
     changed = {STATE: state, count: F.col(count) + F.col(_LATER)}
     there = {name: value for name, value in changed.items() if name in published.columns and value is not None}
-    rows = published.join(chosen, [*same(keys), *bounds]).withColumns({**there, COVERS: F.lit(covers)})
+    rows = published.join(chosen, [*same(keys), *bounds]).withColumns(
+        {**there, COVERS: F.lit(covers), GIVES_WAY: F.lit(False)}
+    )
     made_of = F.col("as_of") if "as_of" in rows.columns else F.lit(None).cast("string")
-    columns = [c for c in (*published.columns, COVERS) if c not in FACTS.names]
+    columns = [c for c in (*published.columns, COVERS, GIVES_WAY) if c not in FACTS.names]
     return rows.select(*quoted(columns), made_of.alias(MADE_OF))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -102,7 +102,7 @@ def take(
         return Taken(fresh, problem)
     again = read_again(known, found, ends, beside)
     empty = empty_in_both(known.empty, known.ends, empty)
-    return Taken(Reading(fresh.identities, again, empty, fresh.placed_by))
+    return Taken(replace(fresh, partitions=again, empty=empty, final_until=known.final_until))
 
 
 def positions_of(
