@@ -86,6 +86,10 @@ class Staging:
         """The staged rows."""
         return self._spark.table(self._of(part)).drop(CHUNK)
 
+    def chunk(self, number: int, part: StagedPart = StagedPart.WINDOWS) -> DataFrame:
+        """The staged rows of one chunk."""
+        return self._spark.table(self._of(part)).where(F.col(CHUNK) == number).drop(CHUNK)
+
     def has(self, part: StagedPart = StagedPart.WINDOWS) -> bool:
         return self._spark.catalog.tableExists(self._of(part))
 

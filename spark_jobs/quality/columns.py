@@ -10,7 +10,7 @@ RUN_WIDE = "run_"
 INPUT_COLUMNS = {
     "partition": "of the log; one row each",
     "records": "records that the run read; a reconciliation's are those that came since the run before",
-    "history_records": "records up to the end offsets, with those that earlier runs read; null: nobody knows",
+    "history_records": "records up to the end offsets, with those that earlier runs read",
     "first_offset": "the first offset",
     "end_offset": "the end offset, exclusive",
     "offset_gaps": "offsets in between without a record",

@@ -56,7 +56,7 @@ def input_frame(plan: Plan) -> pd.DataFrame:
         "run_ahead_ms": plan.event_times.end - 1 - max(lasts) if lasts else None,
         "run_behind_ms": min(firsts) - plan.event_times.start if firsts else None,
     }
-    counts = plan.history_counts
+    counts = plan.reading.counts
     rows: list[dict[str, Any]] = []
     for p in plan.partitions:
         width = p.end_offset - p.first_offset
@@ -65,7 +65,7 @@ def input_frame(plan: Plan) -> pd.DataFrame:
             {
                 "partition": p.partition,
                 "records": p.records,
-                "history_records": None if counts is None else counts.get(p.partition, 0),
+                "history_records": counts.get(p.partition, 0),
                 "first_offset": p.first_offset,
                 "end_offset": p.end_offset,
                 "offset_gaps": gaps,

@@ -120,7 +120,7 @@ def record_position(records: DataFrame) -> PositionColumns:
     return PositionColumns(F.col(ARRIVAL), F.col(PARTITION).cast("long"), F.col(OFFSET))
 
 
-def end_offset(as_of: Mapping[int, int]) -> Column:
+def end_offset(as_of: Mapping[int, int], partition: str = PARTITION) -> Column:
     """The end offset (exclusive) of each record's partition; null for a partition that is not in the vector.
 
     One look-up in a map: with a condition for each partition, the generated code would be too long to be compiled.
@@ -128,7 +128,7 @@ def end_offset(as_of: Mapping[int, int]) -> Column:
     if not as_of:
         return F.lit(None).cast("bigint")
     ends = [F.lit(v) for partition, end in sorted(as_of.items()) for v in (partition, F.lit(end).cast("bigint"))]
-    return F.create_map(*ends)[F.col(PARTITION)]
+    return F.create_map(*ends)[F.col(partition)]
 
 
 def identity_columns(records: DataFrame) -> list[str]:

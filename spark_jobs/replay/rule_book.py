@@ -70,6 +70,8 @@ class RuleBook(ABC):
 
     late_between_windows: ClassVar[bool] = False
     """Whether a record that lies between two windows can be late (golden rule 20 of Flink)."""
+    closes_by_partition: ClassVar[bool] = False
+    """Whether each partition closes its windows by itself, so that the close of one says nothing of another's."""
 
     @property
     def emission(self) -> Emission:

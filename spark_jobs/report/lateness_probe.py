@@ -45,6 +45,7 @@ RECONCILED_DAYS = 7
 
 _MAX_POINTS = 150_000
 _MAX_GROUPS = 250_000
+_QUARTER = 15 * MINUTE
 _RESOLUTIONS = (
     *(1, 10, 100, 200, 500),
     *(s * SECOND for s in (1, 2, 5, 10, 15, 30)),
@@ -152,12 +153,8 @@ def end_grid_or_none(windows: AnyWindows) -> EndGrid | None:
 
 
 def estimated_records(plan: Plan, kind: RunKind, times: TimeRange) -> int:
-    """About how many records have these event times, if they are spread evenly over those of the history.
-
-    Where nobody knows how many records the history has, the offsets count, with their holes.
-    """
-    known = plan.history_records if kind == RunKind.RECONCILE else plan.records
-    most = max(plan.records, sum(p.end_offset for p in plan.partitions)) if known is None else known
+    """About how many records have these event times, if they are spread evenly over those of the history."""
+    most = plan.history_records if kind == RunKind.RECONCILE else plan.records
     whole = max(1, plan.event_times.end - plan.event_times.start)
     return int(most * min(1.0, (times.end - times.start) / whole))
 

@@ -24,7 +24,9 @@ from spark_jobs.replay.assign import END, START
 from spark_jobs.replay.in_memory_timeline import InMemoryTimeline
 from spark_jobs.replay.spec import ReplaySpec
 from spark_jobs.replay.windows import windows_of_records
-from spark_jobs.runs.past import Past, ReadBefore
+from spark_jobs.runs.night.reading import Reading
+from spark_jobs.runs.night.stored import reading_in
+from spark_jobs.runs.night.taken import ReadBefore
 from spark_jobs.runs.start import ANOTHER_PROGRAM, check_owner, foreign_change
 from spark_jobs.sources import Inspection, PartitionRange
 from spark_jobs.spark.cached import CachedFrames
@@ -35,7 +37,7 @@ from spark_jobs.spark.joins import matching
 class PreviousRun:
     """The published run to go on from: its end offsets, timer (epoch ms), timeline and its state.
 
-    `records`: how many records it and the runs before it have read; None: an earlier version did not write it down.
+    `records`: how many records it and the runs before it have read. `reading`: what its results stand on.
     """
 
     run_id: str
@@ -43,17 +45,13 @@ class PreviousRun:
     processing_time_end: int
     state: dict[str, Any]
     steps: InMemoryTimeline
-    records: int | None = None
-
-    @property
-    def past(self) -> Past | None:
-        """What it has read; None: an earlier version did not keep it."""
-        return Past.from_state(self.state)
+    records: int
+    reading: Reading
 
     @property
     def read(self) -> ReadBefore:
-        """The same with the end offsets and the id of a topic."""
-        return ReadBefore(self.run_id, self.past, self.as_of, self.state.get("topic_id"))
+        """The reading with the run's id."""
+        return ReadBefore(self.run_id, self.reading)
 
 
 def run_before(spark: SparkSession, tables: Tables, pipeline: Pipeline) -> tuple[PreviousRun | None, str]:
@@ -96,7 +94,8 @@ def run_before(spark: SparkSession, tables: Tables, pipeline: Pipeline) -> tuple
     row = rows[0]
     steps = InMemoryTimeline.from_bytes(bytes(row["steps"]))
     state = json.loads(row["state"])
-    return PreviousRun(row["run_id"], dict(row["as_of"]), row["until"], state, steps, state.get("records")), ""
+    as_of = dict(row["as_of"])
+    return PreviousRun(row["run_id"], as_of, row["until"], state, steps, state["records"], reading_in(state)), ""
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,9 @@ MADE_OF = "rw_as_of"
 COVERS = "rw_covers"
 """Whether a kept window is no window of this run: then no window of this run that it overlaps may stand beside it."""
 
+GIVES_WAY = "rw_gives_way"
+"""Whether nothing stands in the place of a kept window: it was decided before that there is none."""
+
 
 def identity_of(spec: ReplaySpec) -> tuple[str, ...]:
     """The published columns that tell one window from another, or one pane."""
@@ -54,7 +57,8 @@ def staged_windows(job: Job) -> DataFrame:
     )
     conditions = [*same(job.spec.keys, "rw_kept_"), is_same | (F.col(COVERS) & overlaps)]
     computed = rows.join(instead, conditions, "left_anti")
-    return computed.unionByName(kept.drop(COVERS, MADE_OF), allowMissingColumns=True)
+    stays = kept.where(~F.col(GIVES_WAY)).drop(COVERS, MADE_OF, GIVES_WAY)
+    return computed.unionByName(stays, allowMissingColumns=True)
 
 
 def _kept_as_of(job: Job) -> dict[int, int] | None:
@@ -65,7 +69,7 @@ def _kept_as_of(job: Job) -> dict[int, int] | None:
     if not job.staging.has(StagedPart.KEPT):
         return None
     kept, ends = job.staging.rows(StagedPart.KEPT), dict(job.plan.as_of)
-    rows = kept.select(MADE_OF).distinct().collect() if MADE_OF in kept.columns else []
+    rows = kept.select(MADE_OF).distinct().collect() if MADE_OF in kept.columns else []  # null: it gives way
     for partition, end in (pair for row in rows if row[0] for pair in json.loads(row[0]).items()):
         ends[int(partition)] = max(end, ends.get(int(partition), 0))
     return ends

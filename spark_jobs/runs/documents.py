@@ -228,8 +228,7 @@ class StagedRange(Document):
     records from these offsets on; None: a run over a range. `expected`: by part of the staging
     (`spark_jobs.lakehouse.staging.StagedPart`), the chunks that have to be staged.
     `everything`: the staged windows stand for all that is published, wherever it lies. `repairs`: another program had
-    changed the table when the run began, so that the staged rows are compared with what readers see. `below`: of a
-    reconciliation, the records below `since` by partition, as they are there now; None: nobody knows.
+    changed the table when the run began, so that the staged rows are compared with what readers see.
     """
 
     FILE: ClassVar[str] = "staged.json"
@@ -246,7 +245,6 @@ class StagedRange(Document):
     expected: dict[str, tuple[int, ...]]
     everything: bool = False
     repairs: bool = False
-    below: dict[int, int] | None = None
 
     @field_validator("reach", "recent", "older", mode="before")
     @classmethod

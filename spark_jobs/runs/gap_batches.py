@@ -21,7 +21,7 @@ from spark_jobs.eventtime.microbatch.logs import CommitLog, Partition
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, OFFSET, PARTITION
-from spark_jobs.sources import AlreadyRead, arrived_since, canonical, cut_at, open_history, source_of
+from spark_jobs.sources import arrived_since, canonical, cut_at, open_history, source_of
 from spark_jobs.sources.decode import REASON
 
 
@@ -92,7 +92,7 @@ def records_between(
     """The canonical records from the start offsets to the end offsets (exclusive); without any, from or to the end."""
     opened = open_history(spark, pipeline, as_of=ends)
     seeks = bool(starts) and not pipeline.has_files_of_query
-    frame = source_of(spark, pipeline).since(opened, AlreadyRead(dict(starts))).frame if seeks else None
+    frame = source_of(spark, pipeline).since(opened, dict(starts)) if seeks else None
     below = cut_at(canonical(opened, pipeline, frame), ends or {})
     return arrived_since(below, starts) if starts else below
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -17,8 +18,10 @@ from spark_jobs.definition.deployments import restarts_of
 from spark_jobs.definition.engine import Engine
 from spark_jobs.definition.instants import format_instant
 from spark_jobs.definition.mode import Mode
+from spark_jobs.definition.union import of_input
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.lakehouse.ledger import Ledger
+from spark_jobs.lakehouse.publication import TableAt
 from spark_jobs.lakehouse.published_table import PublishedTable
 from spark_jobs.lakehouse.tables import Tables, create_tables, start_bounds
 from spark_jobs.replay.columns import ARRIVAL, OFFSET, PARTITION, record_position
@@ -27,7 +30,7 @@ from spark_jobs.replay.from_pipeline import application_of, spec_of
 from spark_jobs.replay.inversion import is_past_carried, is_past_discoveries
 from spark_jobs.replay.simulation import can_continue
 from spark_jobs.replay.spec import ReplaySpec
-from spark_jobs.runs.affected import PreviousRun, affected_windows, merged, run_before
+from spark_jobs.runs.affected import AffectedWindows, PreviousRun, affected_windows, merged, run_before
 from spark_jobs.runs.backfill import execute
 from spark_jobs.runs.decision import effective_policy
 from spark_jobs.runs.documents import Outcome
@@ -35,8 +38,10 @@ from spark_jobs.runs.evaluation import EndPolicy, Evaluator
 from spark_jobs.runs.job import RunResult, chosen_run_id, job_of
 from spark_jobs.runs.lifecycle import new_token
 from spark_jobs.runs.live_batches import LiveBatches, keep_batches, live_batches
-from spark_jobs.runs.past import ReadBefore, counts_after
-from spark_jobs.runs.past_changes import Comparison
+from spark_jobs.runs.night.decision import Facts, GoOn, Nothing, ReadAll, decide
+from spark_jobs.runs.night.evidence import Beside
+from spark_jobs.runs.night.reading import Reading
+from spark_jobs.runs.night.taken import identities_of, positions_of, read_whole, refuse_another_topic, take_new
 from spark_jobs.runs.plan import arrival_limit, make_plan, planned_records
 from spark_jobs.runs.plan_document import Plan
 from spark_jobs.runs.progress import Progress
@@ -48,26 +53,22 @@ from spark_jobs.runs.status import RunKind, RunStatus
 from spark_jobs.runs.store import RunStore
 from spark_jobs.runs.work import Incremental, IncrementalWork
 from spark_jobs.sources import (
-    AlreadyRead,
-    Empty,
+    Evidence,
     Inspection,
-    Later,
     OpenHistory,
-    PinnedFile,
     arrived_since,
     canonical,
     cut_at,
-    empty_after,
-    empty_offsets,
     good,
     inspect_history,
     is_short,
     is_small,
+    names_of,
     narrowed,
     open_history,
-    records_of_input,
     source_of,
 )
+from spark_jobs.sources.positions import Zone
 from spark_jobs.spark.cached import CachedFrames
 from spark_jobs.spark.parallel import run_parallel
 
@@ -205,112 +206,220 @@ def _planned(
     end_policy: EndPolicy,
     now: Callable[[], datetime],
 ) -> Night:
-    tables = Tables.of(pipeline)
-    # A batch arrives with all its records, when it is planned.
-    batches = live_batches(spark, pipeline, until=None if until is None else until - 1)
-    ends = None if batches is None else batches.ends
+    facts = _Facts(frames, spark, pipeline, progress, until, end_policy, now)
+    decision = decide(facts)
+    match decision:
+        case ReadAll():
+            return facts.full(decision)
+        case Nothing():
+            return NothingNew(facts.before)
+        case GoOn():
+            return facts.incremental(decision)
 
-    def full(why: str, rival: str | None = None) -> Full:
-        as_of = ends if ends is not None or until is None else _end_offsets(spark, pipeline, until, now)
-        with progress.stage("plan", why):
-            plan, records = frames.enter_context(
-                planned_records(spark, pipeline, as_of=as_of, another_log=None, batches=batches, now=now)
-            )
-        return Full(why, plan, records, rival)
 
-    newer = None if until is None else _newer_run(spark, pipeline, Ledger(spark, tables), until, ends, now)
-    if newer is not None:
-        return full(f"run {newer} has read more than this one", newer)
-    limit = arrival_limit(pipeline, now())
-    # First of all: a run that publishes in the same range from here on has what this run does not have.
-    base = PublishedTable(spark, tables.windows).now()
-    (before, why), opened, published = run_parallel(
-        spark,
-        lambda: run_before(spark, tables, pipeline),
-        lambda: open_history(spark, pipeline, as_of=ends, arrivals_before=limit),
-        lambda: _published_starts(spark, tables),
-    )
-    if before is not None and batches is not None and before.state.get("last_batch", 0) > batches.last_number:
-        return full(f"run {before.run_id} has read more than this one", before.run_id)  # batches without data
-    if pipeline.mode is Mode.COMPLETE:
-        why = "complete values have no timeline to go on from: all of them are computed"
-    elif before is not None:
-        why = _why_full(pipeline, before, limit, batches)
-    if before is None or why:
-        if (read := ReadBefore.latest(spark, tables, pipeline)) is not None:
-            everything = canonical(opened, pipeline)
-            _compared_with(spark, pipeline, opened, read, everything, Later(everything)).refuse_another_log()
-        return full(why)
-    arrays = None if batches is None else batches.as_arrays()
-    spec = spec_of(pipeline, sorted(before.as_of), mode=pipeline.mode, batches=arrays)
-    cache = frames.enter_context(CachedFrames())
-    everything = canonical(opened, pipeline)
-    if is_small(opened) or is_short(opened):
-        everything = cache.keep(narrowed(everything, pipeline))
-    found = Later(everything) if is_small(opened) else _later(spark, pipeline, opened, before)
-    later = found.frame
-    new = arrived_since(later, before.as_of)
-    new = _arrived_before(new, until) if ends is None else cut_at(new, ends)
-    if opened.has_topic:  # it is read once for all stages
-        new = cache.keep(narrowed(new, pipeline))
-    with progress.stage("new records", opened.description):
-        past = _compared_with(spark, pipeline, opened, before.read, everything, found, before.records)
-        seen, touched, changed = run_parallel(
-            spark,
-            lambda: inspect_history(
-                spark, pipeline, opened, as_of=ends, records=new, until=until if ends is None else None
-            ),
-            lambda: affected_windows(good(new), spec, before, published, cache),
-            past.changes,
+class _Facts(Facts):
+    """What a night is decided by. Each fact is looked up once, when it is asked for; frames are cached in `frames`."""
+
+    def __init__(
+        self,
+        frames: ExitStack,
+        spark: SparkSession,
+        pipeline: Pipeline,
+        progress: Progress,
+        until: int | None,
+        end_policy: EndPolicy,
+        now: Callable[[], datetime],
+    ) -> None:
+        self._frames, self._spark, self._pipeline, self._progress = frames, spark, pipeline, progress
+        self._until, self._end_policy, self._now = until, end_policy, now
+        self._tables = Tables.of(pipeline)
+        # A batch arrives with all its records, when it is planned.
+        self._batches = live_batches(spark, pipeline, until=None if until is None else until - 1)
+        self._ends = None if self._batches is None else self._batches.ends
+        self._cache = frames.enter_context(CachedFrames())
+
+    @cached_property
+    def rival(self) -> str | None:
+        if self._until is not None:
+            ledger = Ledger(self._spark, self._tables)
+            newer = _newer_run(self._spark, self._pipeline, ledger, self._until, self._ends, self._now)
+            if newer is not None:
+                return newer
+        before, batches = self._found[0][0], self._batches
+        if before is None or batches is None or before.state.get("last_batch", 0) <= batches.last_number:
+            return None
+        return before.run_id  # it has seen batches without data
+
+    @cached_property
+    def _found(self) -> tuple[tuple[PreviousRun | None, str], OpenHistory, TimeRange]:
+        """The run to go on from, the history as it is now, and the span of the published starts."""
+        limit = arrival_limit(self._pipeline, self._now())
+        _ = self._base  # first of all: a run that publishes from here on has what this run does not have
+        before, opened, published = run_parallel(
+            self._spark,
+            lambda: run_before(self._spark, self._tables, self._pipeline),
+            lambda: open_history(self._spark, self._pipeline, as_of=self._ends, arrivals_before=limit),
+            lambda: _published_starts(self._spark, self._tables),
         )
-    if changed.full:
-        return full(changed.full)
-    if {p.partition for p in seen.partitions} - before.as_of.keys():
-        return full("there is a new partition")
-    # A batch without data lets windows out.
-    has_batches = batches is not None and batches.last_number > before.state["last_batch"]
-    has_new = has_batches or any(p.records for p in seen.partitions)
-    if not has_new and not _has_live_news(spark, pipeline, end_policy, everything, published):
-        return NothingNew(before)
-    times = TimeRange(
-        min(published.start, seen.event_times.start if seen.event_times else published.start),
-        max(published.end, seen.event_times.end if seen.event_times else published.end),
-    )
-    partitions = merged(before, seen)
-    if before.records is not None:
-        in_history = before.records + seen.records
-    else:  # the run before is of a version that did not keep the number
-        in_history = cut_at(everything, {p.partition: p.end_offset for p in partitions}).count()
-    known = replace(
-        seen,
-        partitions=partitions,
-        event_times=times,
-        history_records=in_history,
-        history_counts=counts_after(changed.below, seen),
-        empty=_empty_after(before, new, seen),
-    )
-    # The chunks are those of the late records, and only new ones can be late.
-    plan = make_plan(spark, pipeline, as_of=ends, opened=opened, seen=known, records=new, batches=batches)
-    if ahead := why_ahead(before, spec, new, seen):
-        return full(ahead)
-    return Incremental(
-        plan,
-        before,
-        base,
-        cut_at(everything, plan.as_of),
-        cut_at(new, plan.as_of),
-        touched,
-        changed,
-        idle=not has_new,
-    )
+        return before, opened, published
 
+    @cached_property
+    def _base(self) -> TableAt:
+        return PublishedTable(self._spark, self._tables.windows).now()
 
-def _empty_after(before: PreviousRun, new: DataFrame, seen: Inspection) -> Empty | None:
-    """The offsets without a record after the new ones; None where they are not known."""
-    known = None if before.past is None else before.past.empty
-    if known is None:
-        return None
-    return empty_after(known, before.as_of, empty_offsets(new, seen.partitions))
+    @property
+    def before(self) -> PreviousRun:
+        """The run to go on from, where there is one."""
+        found = self._found[0][0]
+        assert found is not None
+        return found
+
+    @property
+    def _opened(self) -> OpenHistory:
+        return self._found[1]
+
+    @property
+    def _published(self) -> TimeRange:
+        return self._found[2]
+
+    @cached_property
+    def no_start(self) -> str:
+        return self._found[0][1]
+
+    @cached_property
+    def whole_only(self) -> str:
+        if self._pipeline.mode is Mode.COMPLETE:
+            return "complete values have no timeline to go on from: all of them are computed"
+        limit = arrival_limit(self._pipeline, self._now())
+        return _why_full(self._pipeline, self.before, limit, self._batches)
+
+    @cached_property
+    def _spec(self) -> ReplaySpec:
+        arrays = None if self._batches is None else self._batches.as_arrays()
+        return spec_of(self._pipeline, sorted(self.before.as_of), mode=self._pipeline.mode, batches=arrays)
+
+    @cached_property
+    def _everything(self) -> DataFrame:
+        everything = canonical(self._opened, self._pipeline)
+        if is_small(self._opened) or is_short(self._opened):
+            return self._cache.keep(narrowed(everything, self._pipeline))
+        return everything
+
+    @cached_property
+    def _beside(self) -> Beside:
+        return Beside(self._spark, self._pipeline, self._opened, self.before.read)
+
+    @cached_property
+    def evidence(self) -> Evidence:
+        with self._progress.stage("what was read", self._opened.description):
+            names = names_of(self._pipeline)
+            refuse_another_topic(self._beside.identities, self.before.read, self._opened, names)
+            return self._beside.evidence()
+
+    @cached_property
+    def _later(self) -> DataFrame:
+        """Rows of the history without most of those that were read before."""
+        source = source_of(self._spark, self._pipeline)
+        return source.since(self._opened, self.before.as_of, read_whole(self._spark, self._pipeline, self.before.read))
+
+    @cached_property
+    def _new(self) -> DataFrame:
+        """The canonical records that have come since."""
+        small = is_small(self._opened)
+        later = self._everything if small else canonical(self._opened, self._pipeline, self._later)
+        new = arrived_since(later, self.before.as_of)
+        new = _arrived_before(new, self._until) if self._ends is None else cut_at(new, self._ends)
+        # A topic is read once for all stages.
+        return self._cache.keep(narrowed(new, self._pipeline)) if self._opened.has_topic else new
+
+    @cached_property
+    def _seen(self) -> tuple[Inspection, AffectedWindows]:
+        """What the new records are, and which windows they touch."""
+        until = self._until if self._ends is None else None
+        with self._progress.stage("new records", self._opened.description):
+            seen, touched = run_parallel(
+                self._spark,
+                lambda: inspect_history(
+                    self._spark,
+                    self._pipeline,
+                    self._opened,
+                    as_of=self._ends,
+                    records=self._new,
+                    until=until,
+                    known=self.before.reading.known,
+                ),
+                lambda: affected_windows(good(self._new), self._spec, self.before, self._published, self._cache),
+            )
+        return seen, touched
+
+    @cached_property
+    def has_new_partition(self) -> bool:
+        return bool({p.partition for p in self._seen[0].partitions} - self.before.as_of.keys())
+
+    @cached_property
+    def has_new(self) -> bool:
+        # A batch without data lets windows out.
+        has_batches = self._batches is not None and self._batches.last_number > self.before.state["last_batch"]
+        return has_batches or any(p.records for p in self._seen[0].partitions)
+
+    @cached_property
+    def has_live_news(self) -> bool:
+        return _has_live_news(self._spark, self._pipeline, self._end_policy, self._everything, self._published)
+
+    @cached_property
+    def ahead(self) -> str:
+        return why_ahead(self.before, self._spec, self._new, self._seen[0])
+
+    def full(self, decision: ReadAll) -> Full:
+        """A night that computes all windows."""
+        as_of = self._ends
+        if as_of is None and self._until is not None:
+            as_of = _end_offsets(self._spark, self._pipeline, self._until, self._now)
+        with self._progress.stage("plan", decision.why):
+            plan, records = self._frames.enter_context(
+                planned_records(self._spark, self._pipeline, as_of=as_of, batches=self._batches, now=self._now)
+            )
+        return Full(decision.why, plan, records, decision.rival)
+
+    def incremental(self, decision: GoOn) -> Incremental:
+        """A night that computes the windows that new records touch."""
+        (seen, touched), before, published = self._seen, self.before, self._published
+        times = seen.event_times or published
+        known = replace(
+            seen,
+            partitions=merged(before, seen),
+            event_times=TimeRange(min(published.start, times.start), max(published.end, times.end)),
+            history_records=before.records + seen.records,
+        )
+        # The chunks are those of the late records, and only new ones can be late.
+        plan = make_plan(
+            self._spark,
+            self._pipeline,
+            as_of=self._ends,
+            opened=self._opened,
+            seen=known,
+            reading=self._reading(known, decision),
+            records=self._new,
+            batches=self._batches,
+        )
+        records, new = (cut_at(frame, plan.as_of) for frame in (self._everything, self._new))
+        return Incremental(plan, before, self._base, records, new, touched, decision.lacks, idle=not self.has_new)
+
+    def _reading(self, known: Inspection, decision: GoOn) -> Reading:
+        spark, pipeline, before = self._spark, self._pipeline, self.before.read
+        ends = {p.partition: p.end_offset for p in known.partitions}
+        identities = identities_of(spark, pipeline, self._opened, ends)
+        inputs = self._opened.inputs or (self._opened,)
+
+        def rows_since(number: int) -> DataFrame | None:
+            if not pipeline.inputs:
+                return self._later
+            own = of_input(before.reading.ends, number)
+            return source_of(spark, pipeline.inputs[number]).since(inputs[number], own)
+
+        found = positions_of(spark, pipeline, self._opened, known, before.reading.known, ends, rows_since)
+        later = {p: {zone: b for zone, b in zones.items() if zone is Zone.LATER} for p, zones in found.items()}
+        return take_new(pipeline, identities, before, later, self._new, known, lacks=decision.lacks)
 
 
 def _why_full(pipeline: Pipeline, before: PreviousRun, limit: int, batches: LiveBatches | None) -> str:
@@ -395,45 +504,6 @@ def _end_offsets(spark: SparkSession, pipeline: Pipeline, until: int, now: Calla
     records = _arrived_before(canonical(opened, pipeline), until)
     seen = inspect_history(spark, pipeline, opened, records=records, until=until)
     return {p.partition: p.end_offset for p in seen.partitions}
-
-
-def _later(spark: SparkSession, pipeline: Pipeline, opened: OpenHistory, before: PreviousRun) -> Later:
-    """Canonical records, without most of those that the run before has seen."""
-    past = before.past
-    inputs = () if past is None else tuple(one.snapshot for one in past.inputs)
-    read = AlreadyRead(before.as_of, None if past is None else past.snapshot, inputs)
-    found = source_of(spark, pipeline).since(opened, read)
-    return replace(found, frame=canonical(opened, pipeline, found.frame))
-
-
-def _later_of(spark: SparkSession, pipeline: Pipeline, opened: OpenHistory, read: ReadBefore) -> Later:
-    """The same of one input of a union."""
-    snapshot = None if read.past is None else read.past.snapshot
-    found = source_of(spark, pipeline).since(opened, AlreadyRead(read.as_of, snapshot))
-    return replace(found, frame=canonical(opened, pipeline, found.frame))
-
-
-def _compared_with(
-    spark: SparkSession,
-    pipeline: Pipeline,
-    opened: OpenHistory,
-    before: ReadBefore,
-    everything: DataFrame,
-    later: Later,
-    records: int | None = None,
-) -> Comparison:
-    """The history of now beside what the run `before` has read."""
-    source = source_of(spark, pipeline)
-    owns = zip(pipeline.inputs, opened.inputs, before.of_inputs(len(opened.inputs)), strict=True)
-    inputs = tuple(
-        _compared_with(spark, one, part, own, records_of_input(everything, number), _later_of(spark, one, part, own))
-        for number, (one, part, own) in enumerate(owns)
-    )
-
-    def in_files(files: Sequence[PinnedFile]) -> DataFrame:
-        return canonical(opened, pipeline, source.in_files(opened, files))
-
-    return Comparison(pipeline, opened, everything, later, in_files, before, records, inputs)
 
 
 def _arrived_before(records: DataFrame, until: int | None) -> DataFrame:

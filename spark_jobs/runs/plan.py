@@ -26,6 +26,7 @@ from spark_jobs.eventtime.durations import format_duration
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.strategy import WatermarkStrategy
 from spark_jobs.eventtime.windows import AlignedWindows, AnyWindows
+from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.replay.columns import PARTITION
 from spark_jobs.replay.defined_windows import fields_without_effect, windows_of
 from spark_jobs.replay.from_pipeline import application_of, strategy_of
@@ -34,7 +35,9 @@ from spark_jobs.runs.chunking import chunks_of, gaps_between, grid_points
 from spark_jobs.runs.cost import check_cost, check_size, estimated, runs_taken, size_of
 from spark_jobs.runs.documents import misfit
 from spark_jobs.runs.live_batches import LiveBatches, as_of_batches, live_batches
-from spark_jobs.runs.past_changes import is_another_log
+from spark_jobs.runs.night.reading import Reading
+from spark_jobs.runs.night.stored import read_before, with_final
+from spark_jobs.runs.night.taken import take
 from spark_jobs.runs.plan_document import Plan
 from spark_jobs.runs.published_columns import refuse_other_columns
 from spark_jobs.runs.requesting import check_order, check_range
@@ -46,7 +49,6 @@ from spark_jobs.sources import (
     check_pinned,
     check_schema_ids,
     cut_at,
-    empty_offsets,
     fidelity_of,
     inspect_history,
     is_small,
@@ -104,8 +106,9 @@ def make_plan(
     opened: OpenHistory | None = None,
     records: DataFrame | None = None,
     seen: Inspection | None = None,
+    reading: Reading | None = None,
     beyond_limits: bool = False,
-    another_log: bool | None = False,
+    another_log: bool = False,
     batches: LiveBatches | None = None,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> Plan:
@@ -113,9 +116,9 @@ def make_plan(
 
     `mode`: which values; default: as the definition says. `as_of` cuts the history at an end offset a partition
     (default: all that is there). `chunks` is the least number of slices. `opened` and `records` are the history and
-    its canonical records where the caller has them already, see `planned_records`; `seen` is what the caller knows of
-    them without reading all. `beyond_limits`: the run may cost more than the definition's `limits`.
-    `another_log`: the history may be another log than the one that was read before; None: the caller has looked.
+    its canonical records where the caller has them already, see `planned_records`; `seen` and `reading` are what the
+    caller knows of them without reading all. `beyond_limits`: the run may cost more than the definition's `limits`.
+    `another_log`: the history may be another log than the one that was read before.
     `batches`: those of the live query up to `as_of`, where the caller knows them.
 
     Raises EmptyRangeError where there is nothing to do, DefinitionError where the published table has a column of
@@ -133,20 +136,21 @@ def make_plan(
     below = cut_at(read, as_of or {}) if records is None and opened.topic is None else read
     found_fidelity = fidelity_of(pipeline, opened)
     size, other = None, ""
-    if seen is None:
-        if another_log is not None:
-            other = is_another_log(spark, pipeline, opened, accepted=another_log, is_cut=as_of is not None)
+    if seen is None or reading is None:
         size = size_of(spark, opened)
         if not beyond_limits:
             check_size(pipeline, size)
         refuse_other_columns(spark, pipeline, read)
-        seen = inspect_history(spark, pipeline, opened, as_of=as_of, records=below)
+        before = read_before(spark, Tables.of(pipeline), pipeline)
+        known = {} if before is None else before.reading.known
+        seen = inspect_history(spark, pipeline, opened, as_of=as_of, records=below, known=known)
         found_fidelity = fidelity_of(pipeline, opened, seen.partitions)
-        counts = {p.partition: p.records for p in seen.partitions}
-        empty = None
-        if opened.topic is None or pipeline.history.is_stitched:  # nothing comes late to a topic alone
-            empty = empty_offsets(cut_at(read, as_of or {}), seen.partitions)
-        seen = replace(seen, history_records=seen.records, history_counts=counts, empty=empty)
+        seen = replace(seen, history_records=seen.records)
+        is_cut = as_of is not None
+        taken = take(spark, pipeline, opened, seen, below, before, accepts_another=another_log, is_cut=is_cut)
+        reading, other = taken.reading, taken.another_log
+        if before is not None and not other:
+            reading = with_final(spark, Tables.of(pipeline), pipeline, before, reading)
     check_schema_ids(pipeline, opened, records)
     partitions = seen.partitions
     windows = windows_of(pipeline)
@@ -213,10 +217,9 @@ def make_plan(
             *(() if batches is None else batches.notes),
             *([f"all that is published goes, and what is there now takes its place: {other}"] if other else []),
         ),
-        history_records=seen.history_records,
+        reading=reading,
+        history_records=seen.records if seen.history_records is None else seen.history_records,
         arrivals_before=opened.arrivals_before,
-        history_counts=seen.history_counts,
-        empty=seen.empty,
         cost=cost,
         another_log=other,
         **opened.pins.by_name(),

@@ -16,6 +16,7 @@ from spark_jobs.eventtime.durations import format_duration
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.pins import PartitionRange, PinnedFile, PinnedSchemas, PinnedSnapshot, PinnedTopic, Pins
 from spark_jobs.runs.documents import Document
+from spark_jobs.runs.night.reading import Reading
 from spark_jobs.runs.stages import ReplayChunk, chunk_stages
 
 
@@ -48,9 +49,9 @@ class Plan(Document):
     """Everything that a run will do. Times are epoch ms; ranges of windows are `[start, end)` by window start.
 
     `is_whole`: the range holds every window of the history up to the end offsets. `records` were read for this run;
-    `history_records` are those of the whole history up to the end offsets, `history_counts` those by partition, and
-    `empty` the offsets without a record (`empty_offsets`); None where nobody knows. `arrivals_before`: from this
-    instant on arrivals were ahead of the clock. `gaps`: what of the range no chunk holds, because no record is there.
+    `history_records` are those of the whole history up to the end offsets, and `reading` is what the results stand on.
+    `arrivals_before`: from this instant on arrivals were ahead of the clock. `gaps`: what of the range no chunk holds,
+    because no record is there.
     `behind`: the files behind a table, `snapshot`: what is read of an Iceberg table, `schemas`: by which values are
     decoded, `lookup`: the snapshot that records are looked up in, see `OpenHistory`; `inputs`: the same of each input
     of a union. `cost`: what the run costs; None where it reads new records alone. `another_log`: how the history
@@ -82,13 +83,12 @@ class Plan(Document):
     fidelity_reasons: tuple[str, ...]
     watermark: str
     warnings: tuple[str, ...]
+    reading: Reading
+    history_records: int
     version: str = __version__
-    history_records: int | None = None
     arrivals_before: int | None = None
     gaps: tuple[TimeRange, ...] = ()
     behind: tuple[PinnedFile, ...] | None = None
-    history_counts: dict[int, int] | None = None
-    empty: dict[int, tuple[tuple[int, int], ...]] | None = None
     snapshot: PinnedSnapshot | None = None
     schemas: PinnedSchemas | None = None
     lookup: PinnedSnapshot | None = None
@@ -102,14 +102,13 @@ class Plan(Document):
 
     def _of_input(self, pins: Pins, number: int) -> Plan:
         own = of_input({p.partition: p for p in self.partitions}, number)
-        update = {
-            **pins.by_name(),
-            "inputs": (),
-            "partitions": tuple(replace(p, partition=partition) for partition, p in own.items()),
-            "history_counts": None if self.history_counts is None else of_input(self.history_counts, number),
-            "empty": None if self.empty is None else of_input(self.empty, number),
-        }
-        return self.model_copy(update=update)
+        partitions = tuple(replace(p, partition=partition) for partition, p in own.items())
+        return self.model_copy(update={**pins.by_name(), "inputs": (), "partitions": partitions})
+
+    @property
+    def named_reading(self) -> Reading:
+        """The reading, with the files of each input."""
+        return self.reading.named_by([pins.pinned or pins.behind for pins in self.inputs or (self.pins,)])
 
     @property
     def pins(self) -> Pins:

@@ -24,15 +24,12 @@ from spark_jobs.runs.decision import Action, Decision, decide
 from spark_jobs.runs.difference import publication_of
 from spark_jobs.runs.documents import Answer, Approval, Evidence, Request, StagedRange, TimelineDocument
 from spark_jobs.runs.job import Job, end
-from spark_jobs.runs.keeping import has_lost
 from spark_jobs.runs.lifecycle import Event, event_that_drops, new_token, next_status
-from spark_jobs.runs.past import KEY as PAST
-from spark_jobs.runs.past import Past, ReadBefore
+from spark_jobs.runs.night.stored import KEY as READING
 from spark_jobs.runs.processes import STAGES_PROCESS, this_process
 from spark_jobs.runs.start import instant
 from spark_jobs.runs.status import RunStatus
 from spark_jobs.runs.store import STEPS
-from spark_jobs.runs.timeline import topic_id_of
 from spark_jobs.runs.verification import Verified
 from spark_jobs.sources import QUARANTINE_SCHEMA
 from spark_jobs.spark.parallel import run_parallel
@@ -223,12 +220,8 @@ def save_state(job: Job) -> None:
     if document is None and job.is_faithful:
         return
     plan, table = job.plan, job.result.tables.timeline_state
-    state = ({} if document is None else document.state) | {
-        "topic_id": topic_id_of(plan),
-        "records": plan.history_records,
-    }
-    before = partial(ReadBefore.latest, job.spark, job.result.tables, job.pipeline, but=job.result.run_id)
-    state[PAST] = Past.of(plan, before() if has_lost(job) else None).to_state()
+    state = ({} if document is None else document.state) | {"records": plan.history_records}
+    state[READING] = plan.named_reading.to_json()
     row = {
         "pipeline": job.pipeline.name,
         "definition_hash": plan.definition_hash,

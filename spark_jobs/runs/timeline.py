@@ -23,10 +23,13 @@ from spark_jobs.replay.spec import ReplaySpec
 from spark_jobs.replay.timeline import Timeline
 from spark_jobs.runs.documents import Duplicates, TimelineDocument
 from spark_jobs.runs.job import Job
-from spark_jobs.runs.past import Past, is_past_of
+from spark_jobs.runs.night.evidence import Beside
+from spark_jobs.runs.night.stored import reading_in
+from spark_jobs.runs.night.taken import ReadBefore
+from spark_jobs.runs.plan import open_planned
 from spark_jobs.runs.plan_document import Plan
 from spark_jobs.runs.store import STEPS
-from spark_jobs.sources import arrived_since, reading
+from spark_jobs.sources import Sign, arrived_since, reading
 from spark_jobs.spark.parallel import run_parallel
 
 
@@ -93,11 +96,6 @@ def saved_timeline(job: Job) -> SavedTimeline | None:
     return SavedTimeline(document.timeline(), job.staging.rows(StagedPart.TIMELINE))
 
 
-def topic_id_of(plan: Plan) -> str | None:
-    """The id of the plan's Kafka topic; a topic that is deleted and created again has another one."""
-    return plan.topic.topic_id if plan.topic is not None else None
-
-
 @dataclass(frozen=True, slots=True)
 class Carried:
     """The timeline state of an earlier run, and the records after its end offsets."""
@@ -131,9 +129,8 @@ def carried_state(
             continue
         rest = arrived_since(records, row["as_of"])
         state = json.loads(row["state"])
-        if state.get("topic_id") != topic_id_of(plan):  # a topic that was created again: another log
-            continue
-        if not is_past_of(plan, pipeline, records, Past.from_state(state), row["as_of"]):
+        before = ReadBefore(row["run_id"], reading_in(state))
+        if Beside(spark, pipeline, open_planned(spark, pipeline, plan), before).evidence().sign is not Sign.SAME:
             continue
         if state["kind"] == "simulation":
             first = rest.agg(F.min(record_position(rest).as_struct())).collect()[0][0]

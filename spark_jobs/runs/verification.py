@@ -22,7 +22,7 @@ from spark_jobs.replay.columns import DROPPED, HISTORY_GONE, LATE, ON_TIME, PANE
 from spark_jobs.replay.spec import Panes, ReplaySpec
 from spark_jobs.replay.timeline import Timeline
 from spark_jobs.runs.comparing import verdicts_of
-from spark_jobs.runs.difference import publication_of, staged_windows
+from spark_jobs.runs.difference import GIVES_WAY, publication_of, staged_windows
 from spark_jobs.runs.documents import (
     Changes,
     Document,
@@ -220,7 +220,8 @@ def count_kept(job: Job) -> int | None:
     """
     if not job.staging.has(StagedPart.KEPT):
         return None
-    kept = job.staging.rows(StagedPart.KEPT).count()
+    rows = job.staging.rows(StagedPart.KEPT).where(~F.col(GIVES_WAY))
+    kept = (rows.where(F.col(STATE) == HISTORY_GONE) if STATE in rows.columns else rows).count()
     if kept:
         windows = "1 window keeps its value" if kept == 1 else f"{kept:,} windows keep their values"
         said = f"{windows} (state `{HISTORY_GONE}`): records that they were made of are not in the history any more"
@@ -271,7 +272,7 @@ def not_staged(job: Job, staged: StagedRange, kept: int | None) -> NotStaged:
     `kept`: the windows that keep their values, because records that they were made of are gone; None: the run has not
     looked for such windows. No Spark job, unless another program has written delete files to the table.
     """
-    before, below = _records(job, staged) if kept is None else (None, None)
+    before, below = _records(job) if kept is None else (None, None)
     return NotStaged(
         records_before=before,
         records_below=below,
@@ -288,11 +289,10 @@ def _files_changed(job: Job) -> int | None:
     return None if files is None else len(list(changed_files(files, files_there(job.spark, files))))
 
 
-def _records(job: Job, staged: StagedRange) -> tuple[int | None, int | None]:
-    """The records that the run before had read, and at most how many of them are there now.
+def _records(job: Job) -> tuple[int | None, int | None]:
+    """The records that the run before had read below this run's end offsets, and how many of them are there now.
 
-    None where a run of the same definition with the same or smaller end offsets is not known, or where this run has not
-    counted the history.
+    None where that run is not known, was of another definition, or had read further.
     """
     plan, latest = job.plan, job.published.latest
     if latest is None:
@@ -301,19 +301,12 @@ def _records(job: Job, staged: StagedRange) -> tuple[int | None, int | None]:
         before = Plan.read(job.folder.of_run(latest))
     except RewindowError:  # damaged: it says nothing
         return None, None
-    if before is None or before.definition_hash != plan.definition_hash:
+    if before is None or before.definition_hash != plan.definition_hash or plan.another_log:
         return None, None
-    ends = before.as_of
-    if staged.since is not None:
-        if staged.below is None or before.history_counts is None or ends != staged.since:
-            return None, None
-        return sum(before.history_counts.values()), sum(staged.below.values())
-    if before.history_records is None or plan.history_records is None or plan.history_records != plan.records:
+    if any(plan.as_of.get(partition, -1) < end for partition, end in before.as_of.items()):
         return None, None
-    if any(plan.as_of.get(partition, -1) < end for partition, end in ends.items()):
-        return None, None
-    # More records than before: they are read, all of them. What came below the end offsets is among them.
-    return before.history_records, min(plan.records, before.history_records)
+    read, gone = before.reading, plan.reading.gone - before.reading.gone
+    return sum(read.counts.values()), sum(read.counts.values()) - max(0, gone)
 
 
 def _windows_left(job: Job, staged: StagedRange, kept: int) -> int | None:

@@ -28,8 +28,7 @@ from spark_jobs.runs.comparing import ToCompare
 from spark_jobs.runs.difference import identity_of
 from spark_jobs.runs.documents import ChunkDocument, StagedRange
 from spark_jobs.runs.job import Job
-from spark_jobs.runs.keeping import keep_of_range, keep_touched
-from spark_jobs.runs.past_changes import PastChanges
+from spark_jobs.runs.night.retained import keep_of_range, keep_touched
 from spark_jobs.runs.plan import read_planned
 from spark_jobs.runs.plan_document import Plan
 from spark_jobs.runs.stages import ReplayChunk, ReplayTouched, chunk_stages
@@ -91,7 +90,8 @@ class FullWork:
     def keep(self, staged: StagedRange, replay: Replay) -> None:
         """Keep published windows whose records are not in the history any more."""
         has_none = self.job.spec.deduplication is None
-        keep_of_range(self.job, staged, self.history.records if has_none else replay.deduplicated)
+        records = self.history.records if has_none else replay.deduplicated
+        keep_of_range(self.job, staged, records, self.to_quarantine)
 
     def compared(self, *, keeps: bool) -> ToCompare:
         """The windows of the live job's that are judged."""
@@ -103,8 +103,8 @@ class Incremental:
     """What a night has planned that goes on from the run `before`.
 
     `records` are the history, `new` those of it that have arrived since; `touched`: the windows that they touch.
-    `base`: the published table when that run was looked for. `past`: what has become of what that run has read. `idle`:
-    nothing has arrived; only what the live job has emitted is compared.
+    `base`: the published table when that run was looked for. `lacks`: records that were read before are gone, so that
+    windows may keep their values. `idle`: nothing has arrived; only what the live job has emitted is compared.
     """
 
     plan: Plan
@@ -113,7 +113,7 @@ class Incremental:
     records: DataFrame
     new: DataFrame
     touched: AffectedWindows
-    past: PastChanges
+    lacks: bool
     idle: bool = False
 
     @property
@@ -174,7 +174,6 @@ class IncrementalWork:
             reach=TimeRange((touched.older or touched.recent).start, touched.recent.end),
             replaces=False,
             since=self.night.before.as_of,
-            below=None if self.night.past.below is None else dict(self.night.past.below),
             recent=touched.recent,
             older=touched.older,
             attempt=self.job.attempt,
@@ -209,7 +208,7 @@ class IncrementalWork:
             stage_parallel(self.job, replay, rows)
 
     def keep(self, staged: StagedRange, replay: Replay) -> None:
-        if self.night.past.has_lost:
+        if self.night.lacks or self.night.before.reading.has_gone:
             keep_touched(self.job, staged, self.good_news)
 
     def compared(self, *, keeps: bool) -> ToCompare:

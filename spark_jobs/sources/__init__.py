@@ -20,15 +20,22 @@ from spark_jobs.sources.empty_offsets import Empty, empty_after, empty_in_both, 
 from spark_jobs.sources.fidelity import fidelity
 from spark_jobs.sources.files import changed_files, check_pinned, files_there
 from spark_jobs.sources.history import (
-    AlreadyRead,
-    Later,
     empty_history,
     open_history,
     partition_columns,
     source_of,
 )
+from spark_jobs.sources.identity import (
+    Evidence,
+    Identity,
+    Sign,
+    Signs,
+    came_late,
+    identity_of,
+    without_files,
+)
 from spark_jobs.sources.inspection import Inspection, inspect_history
-from spark_jobs.sources.lake_tables import change_between, snapshot_size
+from spark_jobs.sources.lake_tables import read_appended, snapshot_size
 from spark_jobs.sources.opened import OpenHistory
 from spark_jobs.sources.records import (
     QUARANTINE_SCHEMA,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -15,6 +17,73 @@ from spark_jobs.spark.failures import plain_path, reading
 from spark_jobs.spark.gateway import JavaObject, analyzed_plan, hadoop_conf, jvm, session_state
 
 _HIDDEN = ("_", ".")
+
+
+@dataclass(frozen=True, slots=True)
+class TableShape:
+    """What decides which rows the files of a Hive table give, beside the files.
+
+    `views`: digests of the texts of the views between. `partitions`: the digest of each partition's values by the
+    digest of its folder.
+    """
+
+    views: tuple[str, ...]
+    partitions: dict[str, str]
+
+    def differs_from(self, now: TableShape) -> str:
+        """What has changed, for people; empty: nothing that was there before."""
+        if self.views != now.views:
+            return "the view has another text"
+        moved = [place for place, values in self.partitions.items() if now.partitions.get(place, values) != values]
+        return f"{len(moved)} partitions have other values" if moved else ""
+
+
+def table_shape(spark: SparkSession, frame: DataFrame) -> tuple[TableShape, dict[str, str]]:
+    """The shape of the tables that `frame` reads, and the place and type of each of their columns."""
+    plan = analyzed_plan(frame)
+    views, partitions, columns = list[str](), dict[str, str](), dict[str, str]()
+    for node in _nodes(plan):
+        kind = node.getClass().getSimpleName()
+        if kind == "View":
+            text = node.desc().viewText()
+            views.append(_digest(text.get() if text.isDefined() else ""))
+        elif (table := _table_of(node, kind)) is not None:
+            name, schema = table.identifier().unquotedString(), table.dataSchema()
+            columns |= {
+                f"{name}.{schema.apply(i).name()}": f"{i} {schema.apply(i).dataType().catalogString()}"
+                for i in range(schema.length())
+            }
+            partitions |= _partitions_of(spark, table)
+    return TableShape(tuple(views), partitions), columns
+
+
+def _nodes(plan: JavaObject) -> Iterator[JavaObject]:
+    """The node of a logical plan and all below it."""
+    yield plan
+    children = plan.children()
+    for index in range(children.size()):
+        yield from _nodes(children.apply(index))
+
+
+def _table_of(node: JavaObject, kind: str) -> JavaObject | None:
+    if kind == "HiveTableRelation":
+        return node.tableMeta()
+    if kind == "LogicalRelation" and node.catalogTable().isDefined():
+        return node.catalogTable().get()
+    return None
+
+
+def _partitions_of(spark: SparkSession, table: JavaObject) -> dict[str, str]:
+    if table.partitionColumnNames().isEmpty():
+        return {}
+    nothing = getattr(jvm(spark).scala, "None$").__getattr__("MODULE$")
+    found = session_state(spark).catalog().listPartitions(table.identifier(), nothing)
+    listed = (found.apply(index) for index in range(found.size()))
+    return {_digest(one.location().toString()): _digest(one.spec().toString()) for one in listed}
+
+
+def _digest(text: str) -> str:
+    return sha256(text.encode()).hexdigest()[:16]
 
 
 def files_behind(spark: SparkSession, frame: DataFrame, table: str) -> tuple[PinnedFile, ...] | None:

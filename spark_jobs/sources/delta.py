@@ -103,10 +103,11 @@ def read_snapshot(spark: SparkSession, pinned: PinnedSnapshot) -> DataFrame:
 
 @_in_session
 def read_appended(spark: SparkSession, before: PinnedSnapshot, now: PinnedSnapshot) -> DataFrame:
-    """The rows of the files that later versions have added."""
+    """The rows of the files that later versions have appended; not those that a deletion has written anew."""
     with reading(now.table):
         log = _log(spark, now.table)
-        files = [file for step in _steps(spark, log, before, now) or () for file in step.added]
+        steps = _steps(spark, log, before, now) or ()
+        files = [file for step in steps if step.change is Change.APPENDED for file in step.added]
         return _rows_of(spark, log, _version(spark, log, now.snapshot or 0), files)
 
 
@@ -128,6 +129,19 @@ def change_between(spark: SparkSession, before: PinnedSnapshot, now: PinnedSnaps
     replaced = {path for step in steps for path in step.replaced}
     compacted = [path for step in steps for file in step.added if (path := file.path()) in replaced]
     return Change.UNKNOWN if _first_gone(spark, log, compacted) else Change.APPENDED
+
+
+@_in_session
+def column_ids(spark: SparkSession, table: str) -> dict[str, str]:
+    """The id of each column by column mapping; without it the name, which then belongs to one column for good."""
+    schema = _latest(spark, _log(spark, table)).metadata().schema()
+    found = {}
+    for index in range(schema.length()):
+        field = schema.apply(index)
+        metadata = field.metadata()
+        has_id = metadata.contains("delta.columnMapping.id")
+        found[field.name()] = str(metadata.getLong("delta.columnMapping.id")) if has_id else field.name()
+    return found
 
 
 @_in_session

@@ -58,29 +58,6 @@ _MAX_UNKNOWN_PARTITIONS = 16
 """The most unknown partition numbers between known ones that a filter lists one by one."""
 
 
-@dataclass(frozen=True, slots=True)
-class AlreadyRead:
-    """What a run before has read: its end offsets, and the snapshot of a lake table; None: it has read none.
-
-    `inputs`: the snapshots of a union's inputs.
-    """
-
-    as_of: Mapping[int, int]
-    snapshot: PinnedSnapshot | None = None
-    inputs: tuple[PinnedSnapshot | None, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Later:
-    """Records without many of those that a run before has read.
-
-    `change`: what became of a lake table since; None: the history is none, or that run did not keep its snapshot.
-    """
-
-    frame: DataFrame
-    change: Change | None = None
-
-
 @dataclass(frozen=True)
 class Source:
     """One pipeline's history. Each method raises SourceError where it cannot be found or reached."""
@@ -100,13 +77,20 @@ class Source:
         """The columns by which it is partitioned; a filter on them prunes the read."""
         return ()
 
-    def since(self, opened: OpenHistory, read: AlreadyRead) -> Later:
-        """The frame of `opened` without many of the records that a run before has read.
+    def since(
+        self, opened: OpenHistory, ends: Mapping[int, int], whole: Sequence[PinnedSnapshot | None] = (None,)
+    ) -> DataFrame:
+        """The frame of `opened` without many of the records below these end offsets.
 
         A source leaves out what it can skip cheaply; `records.arrived_since` leaves out the rest. All records at or
-        above their partition's end offset, and all of partitions that the run did not know, are in the frame.
+        above their partition's end offset, and all of partitions that `ends` lacks, are in the frame.
+
+        Args:
+            ends: The end offsets by partition up to which the history was read before.
+            whole: The snapshot of a lake table of which each record was read before, of a union one for each input;
+                None: records of it were left out, or nobody knows.
         """
-        return Later(opened.frame)
+        return opened.frame
 
     def in_files(self, opened: OpenHistory, files: Sequence[PinnedFile]) -> DataFrame:
         """The frame of `opened`, of these of its files alone; all of it where records cannot be told by their file."""
@@ -231,17 +215,19 @@ class FilesSource(Source):
     def partition_columns(self) -> tuple[str, ...]:
         return file_partitions(self.spark, self.history)
 
-    def since(self, opened: OpenHistory, read: AlreadyRead) -> Later:
+    def since(
+        self, opened: OpenHistory, ends: Mapping[int, int], whole: Sequence[PinnedSnapshot | None] = (None,)
+    ) -> DataFrame:
         """The rows at or above the end offsets; of files that a query reads itself, the files that it listed later."""
         if (log := files_read(self.spark, self.pipeline)) is None:
-            return Later(_without_old_records(opened.frame, self.history.position, read.as_of))
+            return _without_old_records(opened.frame, self.history.position, ends)
         if self.history.has_lines and self._schema() is None:
-            return Later(opened.frame)  # of some files alone other types would be found
+            return opened.frame  # of some files alone other types would be found
         numbers = numbered(log[: len(opened.pinned)], opened.pinned)  # the query may have listed more since
-        later = {file: number for file, number in numbers.items() if number * ROWS >= read.as_of.get(0, 0)}
+        later = {file: number for file, number in numbers.items() if number * ROWS >= ends.get(0, 0)}
         if not later:
-            return Later(opened.frame.limit(0))
-        return Later(_bounded(self._frame(tuple(later), later), opened.arrivals_before))
+            return opened.frame.limit(0)
+        return _bounded(self._frame(tuple(later), later), opened.arrivals_before)
 
     def in_files(self, opened: OpenHistory, files: Sequence[PinnedFile]) -> DataFrame:
         chosen = records_in(opened.frame, files)
@@ -292,8 +278,10 @@ class HiveSource(Source):
     def partition_columns(self) -> tuple[str, ...]:
         return table_partitions(self.spark, self.history.table)
 
-    def since(self, opened: OpenHistory, read: AlreadyRead) -> Later:
-        return Later(_without_old_records(opened.frame, self.history.position, read.as_of))
+    def since(
+        self, opened: OpenHistory, ends: Mapping[int, int], whole: Sequence[PinnedSnapshot | None] = (None,)
+    ) -> DataFrame:
+        return _without_old_records(opened.frame, self.history.position, ends)
 
     def in_files(self, opened: OpenHistory, files: Sequence[PinnedFile]) -> DataFrame:
         chosen = records_in(opened.frame, files)
@@ -327,17 +315,20 @@ class LakeSource(Source):
     def _format(self) -> TableFormat:
         return TableFormat(self.history.format or TableFormat.ICEBERG)
 
-    def since(self, opened: OpenHistory, read: AlreadyRead) -> Later:
-        """What was appended since; where that is not all that is new, the offsets' statistics skip files."""
-        position, before, now = self.history.position, read.snapshot, opened.snapshot
-        if before is None or now is None:
-            return Later(_without_old_records(opened.frame, position, read.as_of))
-        change = change_between(self.spark, before, now)
-        if position.going_back == "running_maximum" or change not in (Change.NONE, Change.APPENDED):
-            return Later(_without_old_records(opened.frame, position, read.as_of), change)
-        if change is Change.NONE:
-            return Later(opened.frame.limit(0), change)
-        return Later(_bounded(read_appended(self.spark, before, now), opened.arrivals_before), change)
+    def since(
+        self, opened: OpenHistory, ends: Mapping[int, int], whole: Sequence[PinnedSnapshot | None] = (None,)
+    ) -> DataFrame:
+        """What was appended to a snapshot of which all was read; else the offsets' statistics skip files."""
+        before, now = whole[0], opened.snapshot
+        if before is None or now is None or self.history.position.going_back == "running_maximum":
+            return _without_old_records(opened.frame, self.history.position, ends)
+        match change_between(self.spark, before, now):
+            case Change.NONE:
+                return opened.frame.limit(0)
+            case Change.APPENDED:
+                return _bounded(read_appended(self.spark, before, now), opened.arrivals_before)
+            case _:
+                return _without_old_records(opened.frame, self.history.position, ends)
 
 
 @dataclass(frozen=True)
@@ -356,16 +347,16 @@ class KafkaSource(Source):
     def empty(self, schemas: PinnedSchemas | None) -> OpenHistory:
         return _empty(empty_topic(self.spark, self.history), schemas)
 
-    def since(self, opened: OpenHistory, read: AlreadyRead) -> Later:
+    def since(
+        self, opened: OpenHistory, ends: Mapping[int, int], whole: Sequence[PinnedSnapshot | None] = (None,)
+    ) -> DataFrame:
         """Read from the end offsets on: a broker seeks, it does not filter."""
         topic = opened.topic
         if topic is None:
-            return Later(opened.frame)
-        ranges = tuple(
-            replace(r, start=max(r.start, min(read.as_of.get(r.partition, r.start), r.end))) for r in topic.ranges
-        )
+            return opened.frame
+        ranges = tuple(replace(r, start=max(r.start, min(ends.get(r.partition, r.start), r.end))) for r in topic.ranges)
         from_there = self.open(Pins(topic=replace(topic, ranges=ranges))).frame
-        return Later(_bounded(from_there, opened.arrivals_before))
+        return _bounded(from_there, opened.arrivals_before)
 
 
 @dataclass(frozen=True)
@@ -434,13 +425,15 @@ class UnionSource(Source):
     def empty(self, schemas: PinnedSchemas | None) -> OpenHistory:
         return self._together([empty_history(self.spark, one) for one in self.pipeline.inputs], None)
 
-    def since(self, opened: OpenHistory, read: AlreadyRead) -> Later:
+    def since(
+        self, opened: OpenHistory, ends: Mapping[int, int], whole: Sequence[PinnedSnapshot | None] = (None,)
+    ) -> DataFrame:
         frames = []
         for number, (one, part) in enumerate(zip(self.pipeline.inputs, opened.inputs, strict=True)):
-            snapshot = read.inputs[number] if read.inputs else None
-            later = source_of(self.spark, one).since(part, AlreadyRead(of_input(read.as_of, number), snapshot))
-            frames.append(canonical(part, one, later.frame))
-        return Later(joined(self.pipeline, frames))
+            own = whole[number : number + 1] or (None,)
+            later = source_of(self.spark, one).since(part, of_input(ends, number), own)
+            frames.append(canonical(part, one, later))
+        return joined(self.pipeline, frames)
 
     def _together(self, opened: Sequence[OpenHistory], arrivals_before: int | None) -> OpenHistory:
         records = [canonical(part, one) for one, part in zip(self.pipeline.inputs, opened, strict=True)]

@@ -68,10 +68,12 @@ def change_between(spark: SparkSession, before: PinnedSnapshot, now: PinnedSnaps
     operations = {snapshot.operation() for snapshot in way.later}
     if any(_takes_away(one) for one in way.later if one.operation() not in (_APPEND, _DELETE, _REWRITE)):
         return Change.REWRITTEN
+    if not all(_keeps_rows(one) for one in way.later if one.operation() == _REWRITE):
+        return Change.REWRITTEN
+    if not operations <= {_APPEND, _REWRITE, _DELETE}:
+        return Change.REWRITTEN if _DELETE in operations else Change.FILLED
     if _DELETE in operations:
         return Change.REMOVED
-    if not operations <= {_APPEND, _REWRITE}:
-        return Change.FILLED
     return Change.APPENDED if _APPEND in operations else Change.NONE
 
 
@@ -79,6 +81,23 @@ def _takes_away(snapshot: JavaObject) -> bool:
     """Whether the commit removed files or marked rows as deleted; INSERT OVERWRITE of an empty partition does not."""
     summary = snapshot.summary()
     return any(int(summary.get(name) or 0) for name in ("deleted-data-files", "added-delete-files"))
+
+
+def _keeps_rows(snapshot: JavaObject) -> bool:
+    """Whether a commit that wrote files anew wrote as many rows as it took away, but for rows that were deleted before.
+
+    Iceberg does not look into the rows of such a commit.
+    """
+    summary = snapshot.summary()
+    names = ("deleted-records", "added-records", "removed-position-deletes")
+    gone, written, marked = (int(summary.get(name) or 0) for name in names)
+    return gone - written in (0, marked) and not int(summary.get("removed-equality-deletes") or 0)
+
+
+def column_ids(spark: SparkSession, table: str) -> dict[str, str]:
+    """The field id of each column."""
+    fields = _loaded(spark, table).schema().columns()
+    return {fields.get(i).name(): str(fields.get(i).fieldId()) for i in range(fields.size())}
 
 
 def table_partitions(spark: SparkSession, table: str) -> tuple[str, ...]:

@@ -1,17 +1,19 @@
 """Count the records of a history and check the order of its log, in one pass over the records.
 
-The pass reads four numbers of each record. Each task returns, for each partition, runs of records in which the offset
-grows and the arrival does not go back. Where the runs of all tasks do not follow one another, Spark sorts that
-partition. What comes to the driver grows with tasks and partitions, never with records.
+The pass reads four numbers of each record, and the hash of its position. Each task returns, for each partition, the
+positions by bucket, and runs of records in which the offset grows and the arrival does not go back. Where the runs of
+all tasks do not follow one another, Spark sorts that partition. What comes to the driver grows with tasks and
+partitions, never with records.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import Row as SparkRow
 from pyspark.sql import functions as F
 
 from spark_jobs.definition import Pipeline
@@ -21,9 +23,10 @@ from spark_jobs.definition.union import of_union
 from spark_jobs.errors import HistoryError
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.pins import OffsetRange, PartitionRange, PinnedTopic
-from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, OFFSET, PARTITION, SEQUENCE
+from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, OFFSET, PARTITION, SEQUENCE, end_offset
 from spark_jobs.sources.decode import REASON
 from spark_jobs.sources.opened import OpenHistory
+from spark_jobs.sources.positions import Bucket, Buckets, Found, Known, Zone, most_buckets, shift_for
 from spark_jobs.sources.records import canonical, cut_at
 from spark_jobs.sources.scan import (
     FIELDS,
@@ -34,6 +37,7 @@ from spark_jobs.sources.scan import (
     Kind,
     Range,
     Row,
+    position_hash,
     scan_task,
     scanned,
 )
@@ -52,8 +56,7 @@ class Inspection:
         missing_event_times: Good records without event time (`event_time.missing: fail`).
         event_times: The range of the good records' event times; None where there is none.
         history_records: The records of the whole history, where only new ones were counted; None where nobody knows.
-        history_counts: The same by partition, without records that have no position.
-        empty: The offsets of the whole history without a record, see `empty_offsets`.
+        positions: The positions of the records that have one, by partition and by zone beside what was read before.
     """
 
     partitions: tuple[PartitionRange, ...]
@@ -62,8 +65,7 @@ class Inspection:
     missing_event_times: int
     event_times: TimeRange | None
     history_records: int | None = None
-    history_counts: dict[int, int] | None = None
-    empty: dict[int, tuple[tuple[int, int], ...]] | None = None
+    positions: Found = field(default_factory=dict)
 
 
 def inspect_history(
@@ -74,6 +76,7 @@ def inspect_history(
     as_of: Mapping[int, int] | None = None,
     records: DataFrame | None = None,
     until: int | None = None,
+    known: Mapping[int, Known] | None = None,
 ) -> Inspection:
     """Count the records of a history and check the order of its log.
 
@@ -83,6 +86,7 @@ def inspect_history(
         as_of: End offsets by partition: only records below them count.
         records: The canonical records where the caller has them already, with nothing above `as_of`.
         until: `records` are those that arrived before this instant: a topic was not read up to its pinned end.
+        known: What was read before of each partition.
 
     Raises:
         HistoryError: An offset is there twice, or an arrival goes back while the offset (or the sequence) grows.
@@ -93,13 +97,13 @@ def inspect_history(
         records = cut_at(records, as_of or {}) if opened.topic is None else records
     if opened.topic is not None and opened.has_unique_offsets:
         with reading(opened.description):
-            return _inspect_topic(records, pipeline, opened, opened.topic if until is None else None)
+            return _inspect_topic(records, pipeline, opened, opened.topic if until is None else None, known or {})
     position = pipeline.history.position
     has_arrival = position.arrival is not None
     has_sequence = position.sequence is not None
     with reading(opened.description):
         chosen = scanned(records, has_arrival, has_sequence)
-        scan = scan_task(has_arrival, has_sequence)
+        scan = scan_task(has_arrival, has_sequence, known)
         if is_small(opened):  # a Python worker would take longer to start than the scan takes
             batches = chosen.toArrow().to_batches()
             answer = pa.Table.from_batches([found for batch in batches for found in scan([batch])], schema=SCHEMA)
@@ -128,50 +132,59 @@ def _pinned_ranges(opened: OpenHistory, as_of: Mapping[int, int] | None) -> tupl
 
 
 def _inspect_topic(
-    records: DataFrame, pipeline: Pipeline, opened: OpenHistory, topic: PinnedTopic | None
+    records: DataFrame,
+    pipeline: Pipeline,
+    opened: OpenHistory,
+    topic: PinnedTopic | None,
+    known: Mapping[int, Known],
 ) -> Inspection:
-    """The same for a topic alone, in one aggregation: no offset can be in a topic twice.
+    """Inspect a topic alone in one aggregation: no offset can be in a topic twice.
 
     The arrival never goes back exactly if all offsets of each arrival are above those of earlier arrivals. A broker
     gives a whole batch one time, so there are far fewer arrivals than records.
     """
     good, time = F.col(REASON).isNull(), F.col(EVENT_TIME)
-    good_time = F.when(good, time)
-    by_arrival = records.groupBy(PARTITION, ARRIVAL).agg(
+    good_time, is_placed = F.when(good, time), F.col(ARRIVAL).isNotNull()
+    shift = _shift_of(opened)
+    by_arrival = records.groupBy(
+        PARTITION, ARRIVAL, F.shiftright(OFFSET, shift).alias("number"), _zone(known).alias("zone")
+    ).agg(
         F.min(OFFSET).alias("first"),
         F.max(OFFSET).alias("last"),
-        F.max(F.when(F.col(ARRIVAL).isNotNull(), F.col(OFFSET))).alias("last_placed"),
+        F.max(F.when(is_placed, F.col(OFFSET))).alias("last_placed"),
         F.count("*").alias("records"),
+        F.count_if(is_placed).alias("placed"),
         F.count_if(~good).alias("quarantined"),
         F.count_if(good & time.isNull()).alias("missing"),
         F.min(good_time).alias("first_time"),
         F.max(good_time).alias("last_time"),
+        F.bit_xor(F.when(is_placed, position_hash())).alias("digest"),
     )
-    before = Window.partitionBy(PARTITION).orderBy(ARRIVAL).rowsBetween(Window.unboundedPreceding, -1)
+    before = Window.partitionBy(PARTITION).orderBy(ARRIVAL, "first").rowsBetween(Window.unboundedPreceding, -1)
     goes_back = F.coalesce(F.max("last_placed").over(before) > F.col("first"), F.lit(False))
     rows = (
         by_arrival.withColumn("goes_back", goes_back)
-        .groupBy(PARTITION)
+        .groupBy(PARTITION, "zone", "number")
         .agg(
             F.min("first").alias("first"),
             F.max("last" if topic is not None else "last_placed").alias("last"),
             F.min(ARRIVAL).alias("first_arrival"),
             F.max(ARRIVAL).alias("last_arrival"),
-            *(F.sum(name).alias(name) for name in ("records", "quarantined", "missing")),
+            *(F.sum(name).alias(name) for name in ("records", "placed", "quarantined", "missing")),
             F.min("first_time").alias("first_time"),
             F.max("last_time").alias("last_time"),
+            F.bit_xor("digest").alias("digest"),
             F.bool_or("goes_back").alias("goes_back"),
         )
         .collect()
     )
-    for row in sorted(rows, key=lambda row: row[PARTITION]):
-        if row["goes_back"]:
-            _refuse_disorder(records, pipeline, opened, row[PARTITION])
-    seen = {
-        row[PARTITION]: Range(row["first"], row["last"], row["first_arrival"], row["last_arrival"], row["records"])
-        for row in rows
-        if row["last"] is not None
-    }
+    for partition in sorted({row[PARTITION] for row in rows if row["goes_back"]}):
+        _refuse_disorder(records, pipeline, opened, partition)
+    seen: dict[int, Range] = {}
+    for row in rows:
+        if row["last"] is not None:
+            one = Range(row["first"], row["last"], row["first_arrival"], row["last_arrival"], row["records"])
+            seen[row[PARTITION]] = seen[row[PARTITION]].widened(one) if row[PARTITION] in seen else one
     times = [(row["first_time"], row["last_time"]) for row in rows if row["first_time"] is not None]
     return Inspection(
         partitions=_partition_ranges(seen, True, topic.ranges if topic is not None else ()),
@@ -179,7 +192,38 @@ def _inspect_topic(
         quarantined=sum(row["quarantined"] for row in rows),
         missing_event_times=sum(row["missing"] for row in rows),
         event_times=TimeRange(min(f for f, _ in times), max(last for _, last in times) + 1) if times else None,
+        positions=_found((row[PARTITION], row["zone"], shift, row["number"], _bucket_of(row)) for row in rows),
     )
+
+
+def _shift_of(opened: OpenHistory) -> int:
+    """The shift of the buckets of a topic: that of its longest partition."""
+    ranges = () if opened.topic is None else opened.topic.ranges
+    spans = ((r.start, max(r.start, r.end - 1)) for r in ranges)
+    return max((shift_for(span, most_buckets(len(ranges))) for span in spans), default=0)
+
+
+def _zone(known: Mapping[int, Known]) -> Column:
+    """The zone of a record of a topic, where nothing can come late below an end offset."""
+    ends = {partition: one.end for partition, one in known.items()}
+    is_read = F.coalesce(F.col(OFFSET) < end_offset(ends), F.lit(False)) if ends else F.lit(False)
+    return F.when(is_read, F.lit(int(Zone.READ))).otherwise(F.lit(int(Zone.LATER)))
+
+
+def _bucket_of(row: SparkRow) -> Bucket:
+    arrivals, times = (row["first_arrival"], row["last_arrival"]), (row["first_time"], row["last_time"])
+    return Bucket(row["placed"], row["digest"] or 0, *arrivals, *times)
+
+
+def _found(buckets: Iterable[tuple[int, int, int, int, Bucket]]) -> Found:
+    """The positions from buckets with their partition, zone, shift and number."""
+    found: dict[int, dict[Zone, Buckets]] = {}
+    for partition, zone, shift, number, bucket in buckets:
+        if bucket.count:
+            zones = found.setdefault(partition, {})
+            zones[Zone(zone)] = zones.get(Zone(zone), Buckets.none()).joined(Buckets(shift, {number: bucket}))
+    most = most_buckets(len(found))
+    return {p: {zone: one.fitted(most) for zone, one in zones.items()} for p, zones in sorted(found.items())}
 
 
 def _suspects(rows: Iterable[Row]) -> set[int]:
@@ -248,6 +292,9 @@ def _inspection(rows: list[Row], has_arrival: bool, pinned: Sequence[OffsetRange
         quarantined=sum(row.quarantined for row in totals),
         missing_event_times=sum(row.missing for row in totals),
         event_times=TimeRange(min(f for f, _ in times), max(last for _, last in times) + 1) if times else None,
+        positions=_found(
+            (row.partition, row.zone, row.shift, row.number, row.bucket) for row in rows if row.kind == Kind.BUCKET
+        ),
     )
 
 

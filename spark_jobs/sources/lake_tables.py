@@ -49,3 +49,11 @@ def change_between(spark: SparkSession, before: PinnedSnapshot, now: PinnedSnaps
 def table_partitions(spark: SparkSession, table: str, kind: TableFormat) -> tuple[str, ...]:
     """The columns by whose values themselves the table is partitioned."""
     return _OF[kind].table_partitions(spark, table)
+
+
+def column_ids(spark: SparkSession, pinned: PinnedSnapshot) -> dict[str, str]:
+    """The id of each of the table's columns as it is now; of a Delta table without column mapping the name itself.
+
+    A column that takes another one's name has another id.
+    """
+    return _OF[pinned.format].column_ids(spark, pinned.table)

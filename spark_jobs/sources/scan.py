@@ -6,19 +6,20 @@ A task reads Arrow batches and returns a few rows; `inspection` combines the row
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, OFFSET, PARTITION, SEQUENCE
 from spark_jobs.sources.decode import REASON
+from spark_jobs.sources.positions import Bucket, Buckets, Known, Zone, largest, least, shift_for
 
-TIME = "time"
+TIME, HASH = "time", "hash"
 NO_NUMBER = QUARANTINED = -(1 << 63)
 """Stands for null in a column of numbers; in TIME: the record goes to quarantine."""
 
@@ -43,9 +44,14 @@ class Kind(IntEnum):
     """A run of records of one partition in which nothing goes back."""
     DISORDER = 3
     """The partition is not in order in this task, or has too many runs: it has to be sorted."""
+    BUCKET = 4
+    """The positions of one bucket in one zone, see `spark_jobs.sources.positions`."""
 
 
-FIELDS = ("kind", "partition", "first", "last", "first_arrival", "last_arrival", "records", "quarantined", "missing")
+FIELDS = (
+    *("kind", "partition", "first", "last", "first_arrival", "last_arrival", "records", "quarantined", "missing"),
+    *("zone", "shift", "number", "digest", "first_time", "last_time"),
+)
 OUTPUT = ", ".join(f"{name} BIGINT" for name in FIELDS)
 SCHEMA = pa.schema([(name, pa.int64()) for name in FIELDS])
 
@@ -63,6 +69,19 @@ class Row:
     records: int = 0
     quarantined: int = 0
     missing: int = 0
+    zone: int = 0
+    shift: int = 0
+    number: int = 0
+    digest: int = 0
+    first_time: int = NO_NUMBER
+    last_time: int = NO_NUMBER
+
+    @property
+    def bucket(self) -> Bucket:
+        """The bucket of a row of the kind BUCKET."""
+        bounds = (self.first_arrival, self.last_arrival, self.first_time, self.last_time)
+        first_arrival, last_arrival, first, last = (None if at == NO_NUMBER else at for at in bounds)
+        return Bucket(self.records, self.digest, first_arrival, last_arrival, first, last)
 
 
 @dataclass(slots=True)
@@ -150,26 +169,113 @@ class Range:
 
     first: int
     last: int
-    first_arrival: int
-    last_arrival: int
+    first_arrival: int | None
+    last_arrival: int | None
     records: int
 
     def widened(self, other: Range) -> Range:
         return Range(
             min(self.first, other.first),
             max(self.last, other.last),
-            min(self.first_arrival, other.first_arrival),
-            max(self.last_arrival, other.last_arrival),
+            least(self.first_arrival, other.first_arrival),
+            largest(self.last_arrival, other.last_arrival),
             self.records + other.records,
         )
+
+
+_MOST_IN_TASK = 512
+"""The most buckets of a partition that a task keeps: more than are kept of all, so that edges meet."""
+_LATEST = (1 << 63) - 1
+
+
+@dataclass(slots=True)
+class Positions:
+    """The positions of one partition that a task has seen, by zone."""
+
+    known: Known | None
+    zones: dict[Zone, Buckets] = field(default_factory=dict)
+
+    def add(self, offsets: np.ndarray, arrivals: np.ndarray | None, hashes: np.ndarray, times: np.ndarray) -> None:
+        """The next records, in the order in which the task reads them."""
+        shift = max((found.shift for found in self.zones.values()), default=0)
+        shift += shift_for((int(offsets.min()) >> shift, int(offsets.max()) >> shift), _MOST_IN_TASK)
+        numbers, zones = offsets >> shift, self._zones(offsets)
+        ends = _changes(numbers, zones)
+        if len(ends) > _MOST_IN_TASK:  # the offsets are in no order
+            order = np.lexsort((zones, numbers))
+            numbers, zones, hashes, times = numbers[order], zones[order], hashes[order], times[order]
+            arrivals = None if arrivals is None else arrivals[order]
+            ends = _changes(numbers, zones)
+        starts = np.concatenate(([0], ends + 1))
+        columns = (
+            np.diff(np.append(starts, len(numbers))).tolist(),
+            np.bitwise_xor.reduceat(hashes, starts).tolist(),
+            *(_bounds(arrivals, starts) if arrivals is not None else ([None] * len(starts),) * 2),
+            *_bounds(times, starts),
+        )
+        places = zip(zones[starts].tolist(), numbers[starts].tolist(), strict=True)
+        found: dict[Zone, dict[int, Bucket]] = {}
+        for (zone, number), values in zip(places, zip(*columns, strict=True), strict=True):
+            of_zone = found.setdefault(Zone(zone), {})
+            of_zone[number] = of_zone.get(number, Bucket()).joined(Bucket(*values))
+        for zone, by_number in found.items():
+            joined = self.zones.get(zone, Buckets.none()).joined(Buckets(shift, by_number))
+            self.zones[zone] = joined.fitted(_MOST_IN_TASK)
+
+    def _zones(self, offsets: np.ndarray) -> np.ndarray:
+        if self.known is None:
+            return np.full(len(offsets), Zone.LATER, dtype=np.int8)
+        zones = np.where(offsets >= self.known.end, Zone.LATER, Zone.READ).astype(np.int8)
+        for start, end in self.known.empty:
+            zones[(offsets >= start) & (offsets < min(end, self.known.end))] = Zone.MISSED
+        return zones
+
+    def rows(self, partition: int) -> Iterator[Row]:
+        """The partition's rows of the task's answer."""
+        for zone, found in self.zones.items():
+            for number, bucket in found.by_number.items():
+                bounds = (bucket.first_arrival, bucket.last_arrival, bucket.first_time, bucket.last_time)
+                first_arrival, last_arrival, first, last = (NO_NUMBER if at is None else at for at in bounds)
+                yield Row(
+                    Kind.BUCKET,
+                    partition,
+                    first_arrival=first_arrival,
+                    last_arrival=last_arrival,
+                    records=bucket.count,
+                    zone=zone,
+                    shift=found.shift,
+                    number=number,
+                    digest=bucket.digest,
+                    first_time=first,
+                    last_time=last,
+                )
+
+
+def _changes(numbers: np.ndarray, zones: np.ndarray) -> np.ndarray:
+    """The indexes after which the bucket or the zone is another one."""
+    return np.flatnonzero((numbers[1:] != numbers[:-1]) | (zones[1:] != zones[:-1]))
+
+
+def _bounds(times: np.ndarray, starts: np.ndarray) -> tuple[list[int | None], list[int | None]]:
+    """The smallest and the largest time of each segment; None where a segment has none."""
+    last = np.maximum.reduceat(times, starts)
+    first = np.minimum.reduceat(np.where(times <= MISSING, _LATEST, times), starts)
+    is_none = last <= MISSING
+
+    def known(found: np.ndarray) -> list[int | None]:
+        return [None if none else int(at) for at, none in zip(found, is_none, strict=True)]
+
+    return known(first), known(last)
 
 
 class _Scan:
     """One task's pass over its records."""
 
-    def __init__(self, has_arrival: bool, has_sequence: bool) -> None:
+    def __init__(self, has_arrival: bool, has_sequence: bool, known: Mapping[int, Known]) -> None:
         self._has_arrival = has_arrival
         self._has_sequence = has_sequence
+        self._known = known
+        self._positions: dict[int, Positions] = {}
         self._logs: dict[int, _Log] = {}
         self._ranges: dict[int, Range] = {}
         self._records = self._quarantined = self._missing = 0
@@ -177,8 +283,9 @@ class _Scan:
 
     def add(self, batch: pa.RecordBatch) -> None:
         columns = dict(zip(batch.schema.names, (column.to_numpy() for column in batch.columns), strict=True))
-        self._count(columns.pop(TIME))
-        nulls = [values == NO_NUMBER for values in columns.values() if len(values) and values.min() == NO_NUMBER]
+        self._count(columns[TIME])
+        placing = [values for name, values in columns.items() if name not in (TIME, HASH)]
+        nulls = [values == NO_NUMBER for values in placing if len(values) and values.min() == NO_NUMBER]
         if nulls:
             has_position = ~np.logical_or.reduce(nulls)
             columns = {name: values[has_position] for name, values in columns.items()}
@@ -200,6 +307,9 @@ class _Scan:
             known = self._ranges.get(partition)
             self._ranges[partition] = known.widened(seen) if known else seen
             self._log(partition).add(own_offsets, own_arrivals)
+            positions = self._positions.setdefault(partition, Positions(self._known.get(partition)))
+            places = own_arrivals if self._has_arrival else None
+            positions.add(own_offsets, places, columns[HASH][chosen], columns[TIME][chosen])
 
     def _count(self, times: np.ndarray) -> None:
         self._records += len(times)
@@ -220,28 +330,41 @@ class _Scan:
         counts = {"records": self._records, "quarantined": self._quarantined, "missing": self._missing}
         yield Row(Kind.TOTALS, first=first, last=last, **counts)
         for partition, seen in self._ranges.items():
-            yield Row(Kind.RANGE, partition, seen.first, seen.last, seen.first_arrival, seen.last_arrival, seen.records)
+            first, last = seen.first_arrival or 0, seen.last_arrival or 0
+            yield Row(Kind.RANGE, partition, seen.first, seen.last, first, last, seen.records)
         for partition, log in self._logs.items():
             yield from log.rows(partition)
+        for partition, positions in self._positions.items():
+            yield from positions.rows(partition)
 
 
 def scanned(records: DataFrame, has_arrival: bool, has_sequence: bool) -> DataFrame:
     """The columns that a task reads: BIGINT, never null, and as few as possible, because each column costs time.
 
-    They are PARTITION, OFFSET, ARRIVAL and SEQUENCE where the history has them, with NO_NUMBER for null, and TIME: the
-    event time in epoch ms, or QUARANTINED or MISSING.
+    They are PARTITION, OFFSET, ARRIVAL and SEQUENCE where the history has them, with NO_NUMBER for null, TIME: the
+    event time in epoch ms, or QUARANTINED or MISSING, and HASH: the hash of the position.
     """
     time = F.when(F.col(REASON).isNotNull(), QUARANTINED).otherwise(F.coalesce(EVENT_TIME, F.lit(MISSING)))
     named = [PARTITION, OFFSET, *([ARRIVAL] if has_arrival else []), *([SEQUENCE] if has_sequence else [])]
     places = [F.coalesce(F.col(name).cast("long"), F.lit(NO_NUMBER)).alias(name) for name in named]
-    return records.select(*places, time.cast("long").alias(TIME))
+    return records.select(*places, time.cast("long").alias(TIME), position_hash().alias(HASH))
 
 
-def scan_task(has_arrival: bool, has_sequence: bool) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The function for `mapInArrow`: from the columns of `scanned` to rows with the columns of OUTPUT."""
+def position_hash() -> Column:
+    """The hash of a record's position; of one without arrival that of its partition and offset."""
+    return F.xxhash64(F.col(PARTITION).cast("int"), F.col(OFFSET).cast("long"), F.col(ARRIVAL).cast("long"))
+
+
+def scan_task(
+    has_arrival: bool, has_sequence: bool, known: Mapping[int, Known] | None = None
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The function for `mapInArrow`: from the columns of `scanned` to rows with the columns of OUTPUT.
+
+    `known`: what was read before of each partition.
+    """
 
     def scan(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        seen = _Scan(has_arrival, has_sequence)
+        seen = _Scan(has_arrival, has_sequence, known or {})
         for batch in batches:
             seen.add(batch)
         rows = list(seen.rows())

@@ -39,8 +39,6 @@ def test_a_partition_without_a_new_record_has_those_of_earlier_runs(flights: Sta
     frame = input_frame(night)
     assert (frame["records"][0], frame["history_records"][0]) == (0, first.records)
     assert set(frame["offset_gaps"]) == {0}
-    unknown = input_frame(night.model_copy(update={"history_counts": None}))
-    assert set(unknown["history_records"].isna()) == {True}
 
 
 def with_partition(plan: Plan, partition: PartitionRange) -> Plan:

@@ -22,7 +22,7 @@ from spark_jobs.runs.job import RunResult
 from spark_jobs.runs.nightly import reconcile
 from spark_jobs.runs.plan import make_plan, open_planned, plan_from_json
 from spark_jobs.runs.progress import LogProgress
-from spark_jobs.sources import AlreadyRead, canonical, open_history, quarantined, source_of
+from spark_jobs.sources import canonical, open_history, quarantined, source_of
 from spark_jobs.spark.session import spark_session
 from tests.kafka import Sent, produce
 from tests.runs.small_nights import tables_of
@@ -95,7 +95,7 @@ def nights(spark: SparkSession, folder: Path) -> None:
     lake.sql("OPTIMIZE {}")
     lake.append(range(300, 350))
     opened = open_history(spark, defined)
-    later = source_of(spark, defined).since(opened, AlreadyRead({0: 100, 1: 100}, before.snapshot)).frame
+    later = source_of(spark, defined).since(opened, {0: 100, 1: 100}, (before.snapshot,))
     assert later.count() == 150, "only what was appended, not what compaction has written"
     second = night(spark, defined)
     assert second.continued_from is not None and "full run" not in second.note, second.note

@@ -12,7 +12,6 @@ import pytest
 
 from spark_jobs.definition import load_pipeline
 from spark_jobs.errors import EnvironmentSetupError
-from spark_jobs.runs.past import Past
 from spark_jobs.sources import PinnedSnapshot, TableFormat, open_history
 from spark_jobs.spark.jvm import DELTA
 from tests.processes import ROOT
@@ -32,14 +31,6 @@ def test_a_delta_table_is_a_history_as_an_iceberg_table_is_one(tmp_path: Path) -
     )
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.count(": as expected") == 6
-
-
-def test_what_earlier_versions_kept_of_a_table_is_a_snapshot_of_iceberg() -> None:
-    state = {"files": None, "starts": None, "counts": None, "has_lost": False, "snapshot": ["rewindow.a.b", "u", 5]}
-    past = Past.from_state({"past": state})
-    assert past is not None and past.snapshot == PinnedSnapshot("rewindow.a.b", "u", 5, TableFormat.ICEBERG)
-    delta = Past(None, None, None, snapshot=PinnedSnapshot("/lake/a", "u", 5, TableFormat.DELTA))
-    assert Past.from_state(json.loads(json.dumps({"past": delta.to_state()}))) == delta
 
 
 def test_without_delta_the_setting_is_named_that_adds_it(spark, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from spark_jobs.runs.job import RunResult
 from spark_jobs.runs.nightly import reconcile
 from spark_jobs.runs.plan import make_plan, open_planned, plan_from_json
 from spark_jobs.runs.progress import LogProgress
-from spark_jobs.sources import AlreadyRead, open_history, source_of
+from spark_jobs.sources import open_history, source_of
 from tests.runs.small_nights import tables_of
 from tests.runs.small_runs import contents, definition_text, record, run, write
 
@@ -103,7 +103,7 @@ def test_nights_read_what_was_appended_and_end_as_one_full_run(spark, lake: Lake
     )
     lake.append(range(300, 350))
     opened = open_history(spark, defined)
-    later = source_of(spark, defined).since(opened, AlreadyRead({0: 100, 1: 100}, before.snapshot)).frame
+    later = source_of(spark, defined).since(opened, {0: 100, 1: 100}, (before.snapshot,))
     assert later.count() == 150  # not one record of the files that compaction has written
     night = lake.night(defined)
     assert night.continued_from is not None and "full run" not in night.note

@@ -16,7 +16,7 @@ from spark_jobs.errors import HistoryError, SourceError
 from spark_jobs.replay.columns import HISTORY_GONE
 from spark_jobs.runs.backfill import execute
 from spark_jobs.runs.nightly import reconcile
-from spark_jobs.runs.past import Past
+from spark_jobs.sources.identity import Identity, other_schemas
 from spark_jobs.runs.plan import make_plan, planned_records
 from spark_jobs.runs.progress import NoProgress
 from spark_jobs.sources import PinnedSchemas
@@ -131,14 +131,15 @@ def test_offsets_without_records_are_told_and_more_of_them_than_records_are_refu
 
 
 def test_schemas_are_others_where_one_of_them_is_another_or_gone() -> None:
-    before = Past(None, None, None, schemas=PinnedSchemas("s", 1, "r", {1: "a", 2: "b"}).digests)
-    assert before.other_schemas(PinnedSchemas("s", 1, "r", {1: "a", 2: "b", 3: "c"})) == ""
-    assert before.other_schemas(PinnedSchemas("s", 2, "q", {1: "a", 2: "b"})).startswith("records are read by another")
-    assert before.other_schemas(PinnedSchemas("s", 1, "r", {1: "a", 2: "c"})) == (
-        "schema id 2 of the subject s is another schema"
-    )
-    assert before.other_schemas(PinnedSchemas("s", 1, "r", {1: "a"})) == "schema id 2 is gone from the subject s"
-    assert Past.from_state({"past": before.to_state()}) == before and before.other_schemas(None) == ""
+    def known(reader: str, writers: dict[int, str]) -> Identity:
+        return Identity(schemas=PinnedSchemas("s", 1, reader, writers).digests, subject="s")
+
+    before = known("r", {1: "a", 2: "b"})
+    assert other_schemas(before, known("r", {1: "a", 2: "b", 3: "c"})) == ""
+    assert other_schemas(before, known("q", {1: "a", 2: "b"})) == "records are read by another schema"
+    assert other_schemas(before, known("r", {1: "a", 2: "c"})) == "schema id 2 of the subject s is another schema"
+    assert other_schemas(before, known("r", {1: "a"})) == "schema id 2 is gone from the subject s"
+    assert other_schemas(before, Identity()) == ""
 
 
 @pytest.mark.long

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.sources import AlreadyRead, open_history, source_of
+from spark_jobs.sources import open_history, source_of
 from tests.sources.conftest import MakePipeline, position, records, write_log
 
 
@@ -26,5 +26,5 @@ def test_a_source_skips_only_records_below_the_end_offsets(
     """The filter is the lowest end offset; unknown partitions stay whole. `arrived_since` leaves out the rest."""
     path = write_log(tmp_path / "a.parquet", records(*((p, o, o) for p in (0, 1) for o in range(3)), (7, 0, 0)))
     definition = pipeline(path, history={"position": position(**changes)})
-    frame = source_of(spark, definition).since(open_history(spark, definition), AlreadyRead(as_of)).frame
+    frame = source_of(spark, definition).since(open_history(spark, definition), as_of)
     assert sorted((row.partition, row.offset) for row in frame.collect()) == expected

@@ -24,6 +24,8 @@ from spark_jobs.spark.cached import CachedFrames
 class KafkaStreamsRules(RuleBook):
     """The rules of `tests/golden/kstreams/README.md` for one application."""
 
+    closes_by_partition = True
+
     application: Application
 
     @property

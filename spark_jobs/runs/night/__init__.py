@@ -1,0 +1,1 @@
+"""Between two runs: what was read (`reading`), how it differs now (`compared`), and what a night does (`decision`)."""

@@ -1,0 +1,273 @@
+"""Take the reading of a run: the positions that it reads, and what the history is known by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from pyspark.sql import DataFrame, SparkSession
+
+from spark_jobs.definition import Pipeline
+from spark_jobs.definition.union import of_input, of_union
+from spark_jobs.errors import HistoryError
+from spark_jobs.pins import PinnedFile, PinnedSnapshot
+from spark_jobs.runs.night.compared import Compared, compared, read_again
+from spark_jobs.runs.night.reading import Empty, PartitionReading, Reading, grown, placed_by
+from spark_jobs.sources import (
+    Identity,
+    Inspection,
+    OpenHistory,
+    canonical,
+    cut_at,
+    empty_after,
+    empty_in_both,
+    empty_offsets,
+    identity_of,
+    inspect_history,
+    names_of,
+    snapshot_size,
+    without_files,
+)
+from spark_jobs.sources.positions import Found, Known, all_of, most_buckets
+
+_WAY_OUT = (
+    "Write the windows of another log to another table (output.table). Where what is there now is to take the place of "
+    "all that is published: `rewindow run --another-log` (in the form: Another log)."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadBefore:
+    """The reading of a pipeline, and the run that took it last."""
+
+    run_id: str
+    reading: Reading
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """The reading of a run over the history, beside the one before it.
+
+    `another_log`: how the history differs from the log that was read before; empty: it is the same one.
+    """
+
+    reading: Reading
+    another_log: str = ""
+
+
+def identities_of(
+    spark: SparkSession, pipeline: Pipeline, opened: OpenHistory, ends: Mapping[int, int]
+) -> tuple[Identity, ...]:
+    """What the history is known by, of a union each input. `ends`: up to where it is read."""
+    if not opened.inputs:
+        return (identity_of(spark, pipeline, opened, ends),)
+    parts = zip(pipeline.inputs, opened.inputs, strict=True)
+    return tuple(identity_of(spark, one, part, of_input(ends, number)) for number, (one, part) in enumerate(parts))
+
+
+def take(
+    spark: SparkSession,
+    pipeline: Pipeline,
+    opened: OpenHistory,
+    seen: Inspection,
+    records: DataFrame,
+    before: ReadBefore | None,
+    *,
+    accepts_another: bool,
+    is_cut: bool,
+) -> Taken:
+    """The reading of a run that reads the whole history, `seen` up to its ends; `records` are the canonical ones.
+
+    `before`: the reading that the pipeline has. `accepts_another`: the history may be another log; then nothing of the
+    one before is gone. `is_cut`: end offsets were asked for, so those that were opened do not say where a topic ends.
+
+    Raises HistoryError where it is another log.
+    """
+    ends = {p.partition: p.end_offset for p in seen.partitions}
+    found = positions_of(spark, pipeline, opened, seen, {} if before is None else before.reading.known, ends)
+    identities = identities_of(spark, pipeline, opened, ends)
+    empty = None if is_topic(pipeline) else empty_offsets(records, seen.partitions)
+    most = most_buckets(len(ends))
+    partitions = {p: PartitionReading.of(end, all_of(found.get(p, {})).fitted(most)) for p, end in ends.items()}
+    fresh = Reading(tuple(map(without_files, identities)), partitions, empty, placed_by(pipeline))
+    if before is None:
+        return Taken(fresh)
+    known = before.reading
+    is_alike = known.placed_by == fresh.placed_by
+    read_to, trusted = ends if is_cut else {}, _trusted(pipeline, identities)
+    beside = compared(known, found, read_to, by_arrival=is_alike, trusted_from=trusted)
+    if problem := _another_log(pipeline, identities, before, found, beside, is_cut=is_cut, ends=_ends_of(opened)):
+        if not accepts_another:
+            raise HistoryError(problem, opened.description, _WAY_OUT)
+        return Taken(fresh, problem)
+    again = read_again(known, found, ends, beside)
+    empty = empty_in_both(known.empty, known.ends, empty)
+    return Taken(replace(fresh, partitions=again, empty=empty, final_until=known.final_until))
+
+
+def positions_of(
+    spark: SparkSession,
+    pipeline: Pipeline,
+    opened: OpenHistory,
+    seen: Inspection,
+    known: Mapping[int, Known],
+    ends: Mapping[int, int],
+    frame_of: Callable[[int], DataFrame | None] = lambda number: None,
+) -> Found:
+    """The positions of all records below `ends`, also of those that the definition leaves out.
+
+    A filter, or a lookup that it uses, would take records away where they are all there. `frame_of`: rows of an
+    input's frame, in place of all.
+    """
+    found = dict(seen.positions)
+    parts = list(zip(pipeline.inputs, opened.inputs, strict=True)) or [(pipeline, opened)]
+    for number, (one, part) in enumerate(parts):
+        if is_topic(one) or not _leaves_out(one):
+            continue
+        is_part = bool(pipeline.inputs)
+        own_ends, own_known = (of_input(ends, number), of_input(known, number)) if is_part else (ends, known)
+        positions = _unfiltered(spark, one, part, own_ends, own_known, frame_of(number))
+        numbered = of_union(positions, number) if is_part else positions
+        others = {p: zones for p, zones in found.items() if p not in (of_union(own_ends, number) if is_part else ends)}
+        found = {**others, **numbered}
+    return found
+
+
+def _unfiltered(
+    spark: SparkSession,
+    pipeline: Pipeline,
+    opened: OpenHistory,
+    ends: Mapping[int, int],
+    known: Mapping[int, Known],
+    frame: DataFrame | None,
+) -> Found:
+    event_time = pipeline.event_time.model_copy(update={"missing": "quarantine"})
+    filter_ = pipeline.filter.model_copy(update={"before_watermark": None})
+    whole = pipeline.model_copy(update={"filter": filter_, "event_time": event_time})
+    records = canonical(opened, whole, frame)
+    return inspect_history(spark, whole, opened, records=cut_at(records, ends), until=0, known=known).positions
+
+
+def _leaves_out(pipeline: Pipeline) -> bool:
+    return pipeline.filter.before_watermark is not None or pipeline.event_time.missing == "drop"
+
+
+def is_topic(pipeline: Pipeline) -> bool:
+    """Whether the history is a topic alone: nothing comes late to one."""
+    return pipeline.history.topic_alone is not None
+
+
+def _trusted(pipeline: Pipeline, identities: Sequence[Identity]) -> dict[int, int]:
+    """From which offset on a topic has what it had: by partition; none where compaction may remove any record."""
+    found: dict[int, int] = {}
+    for number, (one, own) in enumerate(zip(pipeline.inputs or (pipeline,), identities, strict=True)):
+        topic = one.history.topic_alone
+        if topic is not None and "compacted" not in topic.accept:
+            starts = own.starts or {}
+            found |= of_union(starts, number) if pipeline.inputs else starts
+    return found
+
+
+def _ends_of(opened: OpenHistory) -> list[dict[int, int]]:
+    """Where the topic of each input ends, as it was opened."""
+    parts = opened.inputs or (opened,)
+    return [{} if one.topic is None else {r.partition: r.end for r in one.topic.ranges} for one in parts]
+
+
+def _another_log(
+    pipeline: Pipeline,
+    identities: Sequence[Identity],
+    before: ReadBefore,
+    found: Found,
+    beside: Compared,
+    *,
+    is_cut: bool,
+    ends: Sequence[Mapping[int, int]],
+) -> str:
+    """How the history differs from the log that was read before; empty: it is the same one."""
+    known, names = before.reading, names_of(pipeline)
+    if len(known.identities) != len(identities):
+        return ""  # another number of inputs: the definition says so
+    for number, (then, now) in enumerate(zip(known.identities, identities, strict=True)):
+        own = beside.of_input(number) if names else beside
+        read = of_input(known.ends, number) if names else known.ends
+        what = other_topic(then, now, before.run_id)
+        if not what and not is_cut:
+            what = shorter_topic(read, ends[number], before.run_id)
+        if not what and own.is_another_log:
+            there = sum(all_of(zones).count for p, zones in found.items() if not names or p in of_union(read, number))
+            what = (
+                f"the history is another one: none of the records that run {before.run_id} has read is there, and "
+                f"{there} others are"
+            )
+        if what:
+            return f"{names[number]}: {what}" if names else what
+    return ""
+
+
+def other_topic(then: Identity, now: Identity, run_id: str) -> str:
+    """That the topic was made again; empty: it was not."""
+    if then.topic_id is None or now.topic_id is None or then.topic_id == now.topic_id:
+        return ""
+    return f"the topic was created again after run {run_id} (id {then.topic_id}, now {now.topic_id})"
+
+
+def shorter_topic(read: Mapping[int, int], ends: Mapping[int, int], run_id: str) -> str:
+    """That a topic ends before what was read of it; empty: it does not."""
+    for partition, end in sorted(read.items()):
+        if ends.get(partition, end) < end:
+            return f"partition {partition} ends at offset {ends[partition]}, and run {run_id} has read it up to {end}"
+    return ""
+
+
+def refuse_another_topic(
+    identities: Sequence[Identity], before: ReadBefore, opened: OpenHistory, names: Sequence[str]
+) -> None:
+    """Raises HistoryError where a topic was made again, or ends before what was read of it."""
+    for number, (then, now) in enumerate(zip(before.reading.identities, identities, strict=True)):
+        read = of_input(before.reading.ends, number) if names else before.reading.ends
+        ends = _ends_of(opened)[number]
+        if what := other_topic(then, now, before.run_id) or shorter_topic(read, ends, before.run_id):
+            raise HistoryError(f"{names[number]}: {what}" if names else what, opened.description, _WAY_OUT)
+
+
+def take_new(
+    pipeline: Pipeline,
+    identities: tuple[Identity, ...],
+    before: ReadBefore,
+    found: Found,
+    new: DataFrame,
+    seen: Inspection,
+    *,
+    lacks: bool,
+) -> Reading:
+    """The reading after a night that has read the records from the ends on alone. `found`: their positions."""
+    known = before.reading
+    ends = {p.partition: p.end_offset for p in seen.partitions}
+    empty: Empty | None = None
+    if known.empty is not None and not is_topic(pipeline):
+        empty = empty_after(known.empty, known.ends, empty_offsets(new, seen.partitions))
+    return grown(known, tuple(map(without_files, identities)), ends, found, empty=empty, lacks=lacks)
+
+
+def files_of(opened: OpenHistory) -> list[tuple[PinnedFile, ...] | None]:
+    """The files of each input, as they were opened."""
+    return [one.files for one in opened.inputs or (opened,)]
+
+
+def read_whole(spark: SparkSession, pipeline: Pipeline, before: ReadBefore) -> tuple[PinnedSnapshot | None, ...]:
+    """The snapshot of each input of which each record was read, by the table's own number of records.
+
+    None where records of it were left out (by `until`, end offsets, the clock, or the end of a batch), and where the
+    table does not say how many it has.
+    """
+    readings = before.reading.of_inputs() if pipeline.inputs else [before.reading]
+    return tuple(_whole(spark, own) for own in readings)
+
+
+def _whole(spark: SparkSession, reading: Reading) -> PinnedSnapshot | None:
+    snapshot = reading.identities[0].snapshot
+    if snapshot is None or reading.has_gone:
+        return None
+    records, _ = snapshot_size(spark, snapshot)
+    return snapshot if records == sum(reading.counts.values()) else None

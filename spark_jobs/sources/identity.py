@@ -1,0 +1,304 @@
+"""What a history is known by, and what that proves of the records that were read of it before.
+
+Each kind of source has signs of its own that its records are as they were: a topic its id, its first offsets and the
+last record that was read; files their size and modification time; a lake table its snapshots, and what these did; a
+Hive table its files, columns, partitions and views. Where the signs prove nothing, the history is read again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from spark_jobs.definition import Pipeline
+from spark_jobs.definition.history import HiveHistory
+from spark_jobs.definition.kafka import StitchedHistory
+from spark_jobs.pins import Change, OffsetRange, PinnedFile, PinnedSnapshot, PinnedTopic
+from spark_jobs.sources.behind import TableShape, table_shape
+from spark_jobs.sources.files import changed_files, how_it_changed
+from spark_jobs.sources.hive import read_table
+from spark_jobs.sources.kafka import read_log
+from spark_jobs.sources.lake_tables import change_between, column_ids
+from spark_jobs.sources.opened import OpenHistory
+from spark_jobs.spark.failures import plain_path, reading
+
+_TAIL = 64
+"""The last record below an end offset is looked for in so many offsets: transactions leave some without a record."""
+
+
+@dataclass(frozen=True, slots=True)
+class LastRecord:
+    """The last record that was read of a partition of a topic, and a hash of its position, key and value."""
+
+    offset: int
+    digest: int
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What a history, or one input of a union, was known by when it was read. What a kind of history lacks is None.
+
+    Attributes:
+        topic_id: Kafka's id of the topic.
+        starts: The first offset of each partition of the topic.
+        last_records: The last record of each partition of the topic below its end offset.
+        files: The files, or those behind a Hive table. None, too, where Spark does not know them.
+        snapshot: The snapshot of a lake table.
+        columns: The identity of each column of a table: a lake table's field id, a Hive table's place and type.
+        shape: The views of a Hive table, and the values of its partitions.
+        schemas: Digests of a registry's schemas, see `PinnedSchemas.digests`.
+        subject: Their subject.
+    """
+
+    topic_id: str | None = None
+    starts: dict[int, int] | None = None
+    last_records: dict[int, LastRecord] = field(default_factory=dict)
+    files: tuple[PinnedFile, ...] | None = None
+    snapshot: PinnedSnapshot | None = None
+    columns: dict[str, str] = field(default_factory=dict)
+    shape: TableShape | None = None
+    schemas: dict[str, str] | None = None
+    subject: str = ""
+
+
+def identity_of(spark: SparkSession, pipeline: Pipeline, opened: OpenHistory, ends: Mapping[int, int]) -> Identity:
+    """What an opened history (no union) is known by. `ends`: the end offsets up to which it is read."""
+    topic, history = opened.topic, pipeline.history
+    shape, columns = None, {}
+    table = history if isinstance(history, HiveHistory) else None
+    if isinstance(history, StitchedHistory) and not history.past.lake_format:
+        table = history.past
+    if table is not None:
+        shape, columns = table_shape(spark, read_table(spark, table.table, table.metastore))
+    elif opened.snapshot is not None:
+        columns = column_ids(spark, opened.snapshot)
+    return Identity(
+        topic_id=None if topic is None else topic.topic_id,
+        starts=None if topic is None else {r.partition: r.start for r in topic.ranges},
+        last_records={} if topic is None else _last_records(spark, pipeline, topic, ends),
+        files=opened.files,
+        snapshot=opened.snapshot,
+        columns=columns,
+        shape=shape,
+        schemas=None if opened.schemas is None else opened.schemas.digests,
+        subject="" if opened.schemas is None else opened.schemas.subject,
+    )
+
+
+def _last_records(
+    spark: SparkSession, pipeline: Pipeline, topic: PinnedTopic, ends: Mapping[int, int]
+) -> dict[int, LastRecord]:
+    read = pipeline.history.recent if isinstance(pipeline.history, StitchedHistory) else pipeline.history.topic_alone
+    spans = ((r, min(r.end, ends.get(r.partition, r.start))) for r in topic.ranges)
+    ranges = [OffsetRange(r.partition, max(r.start, end - _TAIL), end) for r, end in spans if end > r.start]
+    if read is None or not ranges:
+        return {}
+    place = F.xxhash64("partition", "offset", F.unix_millis("timestamp"), "key", "value")
+    with reading(f"Kafka topic {topic.topic}"):
+        rows = (
+            read_log(spark, read, ranges, headers=False)
+            .groupBy("partition")
+            .agg(F.max(F.struct("offset", place.alias("digest"))).alias("last"))
+            .collect()
+        )
+    return {row["partition"]: LastRecord(row["last"]["offset"], row["last"]["digest"]) for row in rows}
+
+
+class Sign(Enum):
+    """What the signs of a history prove of the records that were read before."""
+
+    SAME = "all of them are there, and none has come among them"
+    GONE = "some are gone, the others are as they were"
+    BY_POSITION = "none was changed; their positions tell which are there"
+    UNPROVEN = "they have to be read again"
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What is proven of the records that were read before. `why`: what has changed, for people; empty: nothing has."""
+
+    sign: Sign
+    why: str = ""
+
+
+Below = Callable[[DataFrame], int]
+"""How many rows of a history's frame lie below the end offsets that were read."""
+
+
+@dataclass(frozen=True)
+class Signs:
+    """The identity of a history `then` and `now`.
+
+    `appended` gives the rows that a lake table got since, `in_files` those of files; `below` counts those of them that
+    lie below the end offsets. `run_id`: the run that read the history then.
+    """
+
+    spark: SparkSession
+    pipeline: Pipeline
+    then: Identity
+    now: Identity
+    run_id: str
+    appended: Callable[[], DataFrame]
+    in_files: Callable[[Sequence[PinnedFile]], DataFrame]
+    below: Below
+
+    def evidence(self) -> Evidence:
+        """What they prove. Reads metadata, and of rows only those that came since."""
+        if schemas := other_schemas(self.then, self.now):
+            return Evidence(Sign.UNPROVEN, f"{schemas} since run {self.run_id}")
+        if self.pipeline.history.is_stitched:
+            return _worst((self._of_topic(), self._of_past_table()))
+        if self.now.topic_id is not None:
+            return self._of_topic()
+        if self.now.snapshot is not None:
+            return self._of_snapshot()
+        return _worst((self._of_shape(), self._of_files()))
+
+    def _of_topic(self) -> Evidence:
+        """A log keeps what it has, but for retention, compaction and a cut that nobody ordered."""
+        starts, known = self.now.starts or {}, self.then.starts or {}
+        for partition, start in sorted(starts.items()):
+            if start < known.get(partition, start) and not self.pipeline.history.is_stitched:
+                why = f"partition {partition} begins at offset {start} now, and began at {known[partition]}"
+                return Evidence(Sign.UNPROVEN, why)
+        for partition, last in sorted(self.then.last_records.items()):
+            found = self.now.last_records.get(partition)
+            if found is not None and found != last and starts.get(partition, 0) <= last.offset:
+                return Evidence(Sign.UNPROVEN, _replaced(partition, last, self.run_id))
+        if self.pipeline.history.is_stitched:
+            return Evidence(Sign.BY_POSITION)
+        topic = self.pipeline.history.topic_alone
+        is_shorter = bool(known.keys() - starts.keys()) or any(s > known.get(p, s) for p, s in starts.items())
+        if is_shorter or (topic is not None and "compacted" in topic.accept):
+            return Evidence(Sign.GONE, f"the topic has lost records since run {self.run_id}")
+        return Evidence(Sign.SAME)
+
+    def _of_past_table(self) -> Evidence:
+        """Records go from the topic to the table, so that rows below the end offsets come to it."""
+        then, now = self.then.snapshot, self.now.snapshot
+        if then is None or now is None:
+            files = FilesSince.between(self.then.files, self.now.files)
+            return _worst((self._of_shape(), files.rewritten(self.run_id) or Evidence(Sign.BY_POSITION)))
+        if (why := self._other_columns()) or (why := self._unproven(then, now, self._change(then, now))):
+            return Evidence(Sign.UNPROVEN, why)
+        return Evidence(Sign.BY_POSITION)
+
+    def _of_snapshot(self) -> Evidence:
+        then, now = self.then.snapshot, self.now.snapshot
+        if then is None or now is None:
+            return Evidence(Sign.UNPROVEN, f"run {self.run_id} has read another kind of history")
+        change = self._change(then, now)
+        if (why := self._unproven(then, now, change)) or (why := self._other_columns()):
+            return Evidence(Sign.UNPROVEN, why)
+        if change is Change.NONE:
+            return Evidence(Sign.SAME)
+        if change is Change.FILLED:
+            return Evidence(Sign.BY_POSITION)
+        if count := self.below(self.appended()):
+            return Evidence(Sign.UNPROVEN, came_late(count, self.run_id))
+        if change is Change.REMOVED:
+            return Evidence(Sign.GONE, _since(now, change, then, self.run_id))
+        return Evidence(Sign.SAME)
+
+    def _change(self, then: PinnedSnapshot, now: PinnedSnapshot) -> Change:
+        return change_between(self.spark, then, now)
+
+    def _unproven(self, then: PinnedSnapshot, now: PinnedSnapshot, change: Change) -> str:
+        """Why a change of the table proves nothing of the rows; empty: it does."""
+        if change in (Change.REWRITTEN, Change.ROLLED_BACK, Change.UNKNOWN):
+            return _since(now, change, then, self.run_id)
+        return f"table {now.table} {change.value} since run {self.run_id}" if change is Change.ANOTHER else ""
+
+    def _other_columns(self) -> str:
+        for name, known in self.then.columns.items():
+            if self.now.columns.get(name) != known:
+                how = "is another one" if name in self.now.columns else "is gone"
+                return f"column `{name}` {how} since run {self.run_id}"
+        return ""
+
+    def _of_shape(self) -> Evidence:
+        then, now = self.then.shape, self.now.shape
+        why = self._other_columns() or ("" if then is None or now is None else then.differs_from(now))
+        return Evidence(Sign.UNPROVEN, f"{why} since run {self.run_id}") if why else Evidence(Sign.SAME)
+
+    def _of_files(self) -> Evidence:
+        """Files that are there as they were hold what they held, so only new ones are looked into."""
+        if self.then.files is None or self.now.files is None:
+            return Evidence(Sign.UNPROVEN, "nothing tells whether the rows are those that were read before")
+        files = FilesSince.between(self.then.files, self.now.files)
+        if (found := files.rewritten(self.run_id)) is not None:
+            return found
+        if files.added and (count := self.below(self.in_files(files.added))):
+            named = f" of {plain_path(files.added[0].path)}" if len(files.added) == 1 else ""
+            return Evidence(Sign.UNPROVEN, came_late(count, self.run_id, named))
+        if files.gone:
+            return Evidence(Sign.GONE, f"{len(files.gone)} files are gone since run {self.run_id}")
+        return Evidence(Sign.SAME)
+
+
+def _worst(found: Sequence[Evidence]) -> Evidence:
+    order = list(Sign)
+    return max(found, key=lambda one: order.index(one.sign))
+
+
+def came_late(count: int, run_id: str, named: str = "") -> str:
+    """What is said of records that lie below the end offsets and were not read."""
+    return f"{count} records{named} lie below the end offsets of run {run_id}, which has not read them"
+
+
+def _replaced(partition: int, last: LastRecord, run_id: str) -> str:
+    return f"partition {partition} has another record at offset {last.offset} than the one that run {run_id} has read"
+
+
+def _since(now: PinnedSnapshot, change: Change, then: PinnedSnapshot, run_id: str) -> str:
+    return f"table {now.table} {change.value} since run {run_id} (snapshot {then.snapshot})"
+
+
+def other_schemas(then: Identity, now: Identity) -> str:
+    """How a registry's schemas differ from those of now; empty where all of them are there as they were."""
+    if then.schemas is None or now.schemas is None:
+        return ""
+    for name, digest in then.schemas.items():
+        if now.schemas.get(name, digest) != digest:
+            other = f"schema id {name} of the subject {now.subject} is another schema"
+            return "records are read by another schema" if name == "reader" else other
+        if name not in now.schemas:
+            return f"schema id {name} is gone from the subject {now.subject}"
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class FilesSince:
+    """How the files differ from those that an earlier run has read."""
+
+    gone: tuple[PinnedFile, ...]
+    changed: tuple[tuple[PinnedFile, PinnedFile], ...]
+    added: tuple[PinnedFile, ...]
+
+    @classmethod
+    def between(cls, then: Sequence[PinnedFile] | None, now: Sequence[PinnedFile] | None) -> FilesSince:
+        then, now = then or (), now or ()
+        known, others = {file.path for file in then}, list(changed_files(then, now))
+        return cls(
+            tuple(file for file, found in others if found is None),
+            tuple((file, found) for file, found in others if found is not None),
+            tuple(file for file in now if file.path not in known),
+        )
+
+    def rewritten(self, run_id: str) -> Evidence | None:
+        """The evidence where a file was written again."""
+        if not self.changed:
+            return None
+        then, now = self.changed[0]
+        more = f" and {len(self.changed) - 1} more" if len(self.changed) > 1 else ""
+        how = how_it_changed(then, now)
+        return Evidence(Sign.UNPROVEN, f"{plain_path(now.path)}{more} was written again since run {run_id}: {how}")
+
+
+def without_files(identity: Identity) -> Identity:
+    """The identity without its files: a plan names these already."""
+    return replace(identity, files=None)
