@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from os import environ
@@ -12,7 +11,7 @@ import pytest
 
 from spark_jobs.definition import load_pipeline
 from spark_jobs.errors import EnvironmentSetupError
-from spark_jobs.sources import PinnedSnapshot, TableFormat, open_history
+from spark_jobs.sources import open_history
 from spark_jobs.spark.jvm import DELTA
 from tests.processes import ROOT
 from tests.runs.small_runs import definition_text
