@@ -73,6 +73,10 @@ RECONCILIATION_COLUMNS = {
     "the table was not there",
     "run_files_changed": "files of the plan that are gone or were written again while the run read them; null: "
     "a topic, or a table whose files Spark does not know",
+    "run_unaccounted_records": "records of which the run's account does not say what became of them, or says it twice; "
+    "null: nobody can say",
+    "run_unaccounted_pairs": "pairs of record and window that the windows count too few or too many; null: nobody can "
+    "say",
 }
 """One row for each day, from a few aggregations. Columns `run_...` are the same in each row."""
 

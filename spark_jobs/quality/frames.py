@@ -209,6 +209,8 @@ def _not_staged(evidence: StagedRun, days: Mapping[str, Mapping[str, int]]) -> d
         "run_windows_left": facts.windows_left,
         "run_foreign_commits": facts.foreign_commits,
         "run_files_changed": facts.files_changed,
+        "run_unaccounted_records": facts.unaccounted_records,
+        "run_unaccounted_pairs": facts.unaccounted_pairs,
     }
 
 

@@ -17,7 +17,7 @@ from spark_jobs.lakehouse.side_tables import Side, SideChange
 from spark_jobs.lakehouse.staging import StagedPart
 from spark_jobs.lakehouse.tables import branch_of, starts_within
 from spark_jobs.lakehouse.verdicts import VerdictTable, final_before
-from spark_jobs.replay.columns import PANE
+from spark_jobs.replay.columns import LATE, ON_TIME, PANE
 from spark_jobs.replay.spec import Mode, Panes, ReplaySpec
 from spark_jobs.runs.affected import AffectedWindows
 from spark_jobs.runs.causes import cause_of_change, cause_of_run
@@ -39,6 +39,15 @@ def identity_of(spec: ReplaySpec) -> tuple[str, ...]:
     """The published columns that tell one window from another, or one pane."""
     by_pane = (spec.panes is Panes.ALL or spec.has_sessions) and spec.mode is not Mode.COMPLETE
     return (*spec.keys, "window_start", "window_end", *((PANE,) if by_pane else ()))
+
+
+def is_last_pane(spec: ReplaySpec) -> str:
+    """SQL: whether a row is the last pane of its window, which counts all of its records."""
+    if spec.panes is Panes.LAST:
+        return "TRUE"
+    if spec.has_sessions:
+        return f"{PANE} IS NULL OR {PANE} = 0"
+    return f"{PANE} IS NULL OR {PANE} = {LATE} - IF({ON_TIME} > 0, 0, 1)"
 
 
 def staged_windows(job: Job) -> DataFrame:

@@ -314,6 +314,7 @@ class NotStaged(DocumentPart):
     over the whole history neither computes again nor retracts. `foreign_commits`: commits of other programs that change
     rows, since the last publication. `goes_on`: the run is of the definition of the run before it and has read more, so
     that no window can lose a record. `files_changed`: files of the plan that are gone or were written again since.
+    `unaccounted_records` and `unaccounted_pairs`: see `spark_jobs.runs.night.account`.
     """
 
     records_before: int | None = None
@@ -322,6 +323,8 @@ class NotStaged(DocumentPart):
     foreign_commits: int | None = None
     goes_on: bool = False
     files_changed: int | None = None
+    unaccounted_records: int | None = None
+    unaccounted_pairs: int | None = None
 
 
 class Changes(RunCounts, Document):

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 
 from pyspark.sql import SparkSession
 
@@ -210,6 +211,7 @@ class Evaluator:
                 ends.collector,
                 ends.unchecked,
                 deduplicated,
+                partial(self.work.account, replay),
             )
         )
         goes_on = any(isinstance(stage, Publish) for stage in self._stages)

@@ -19,15 +19,17 @@ from spark_jobs.lakehouse.publication import TableAt
 from spark_jobs.lakehouse.staging import StagedPart
 from spark_jobs.replay.aggregates import overflow_in_words
 from spark_jobs.replay.assign import END, START
-from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, NEVER, PANE
+from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, NEVER, PANE, STATE
 from spark_jobs.replay.engine import FIRED_COLUMNS, History, Replay
 from spark_jobs.replay.spec import ReplaySpec
 from spark_jobs.runs.affected import AffectedWindows, PreviousRun
 from spark_jobs.runs.chunking import chunks_of
 from spark_jobs.runs.comparing import ToCompare
-from spark_jobs.runs.difference import identity_of
+from spark_jobs.runs.difference import identity_of, is_last_pane, staged_windows
 from spark_jobs.runs.documents import ChunkDocument, StagedRange
 from spark_jobs.runs.job import Job
+from spark_jobs.runs.night.account import Account, joined
+from spark_jobs.runs.night.counting import counted_pairs, counted_records, pairs_in
 from spark_jobs.runs.night.retained import keep_of_range, keep_touched
 from spark_jobs.runs.plan import read_planned
 from spark_jobs.runs.plan_document import Plan
@@ -92,6 +94,20 @@ class FullWork:
         has_none = self.job.spec.deduplication is None
         records = self.history.records if has_none else replay.deduplicated
         keep_of_range(self.job, staged, records, self.to_quarantine)
+
+    def account(self, replay: Replay, before: DataFrame) -> Account:
+        """What became of each record, and of each pair of a record and a window. `before`: not used."""
+        job = self.job
+        records, pairs = run_parallel(
+            job.spark,
+            lambda: counted_records(job.spark, job.pipeline, job.plan, self.to_quarantine),
+            lambda: counted_pairs(replay.entering, job.spec, job.plan.span),
+        )
+        counted = job.staging.rows()
+        if PANE in counted.columns and STATE in counted.columns:
+            counted = counted.where(is_last_pane(job.spec))
+        aside = 0 if job.spec.deduplication is None else job.result.counts.records_duplicate
+        return joined(records, pairs, pairs_in(counted), aside)
 
     def compared(self, *, keeps: bool) -> ToCompare:
         """The windows of the live job's that are judged."""
@@ -210,6 +226,17 @@ class IncrementalWork:
     def keep(self, staged: StagedRange, replay: Replay) -> None:
         if self.night.lacks or self.night.before.reading.has_gone:
             keep_touched(self.job, staged, self.good_news)
+
+    def account(self, replay: Replay, before: DataFrame) -> Account:
+        """What became of each new record, and of its pairs. `before`: the published windows that are computed again."""
+        job = self.job
+        known = self.night.before.run_id == job.published.latest
+        pairs = counted_pairs(self.good_news, job.spec, None)
+        counted = staged_windows(job)
+        if PANE in counted.columns and STATE in counted.columns:
+            counted, before = counted.where(is_last_pane(job.spec)), before.where(is_last_pane(job.spec))
+        found = pairs_in(counted) - pairs_in(before) if known else None
+        return joined(Account(good=self.good_news.count()), pairs, found, 0)
 
     def compared(self, *, keeps: bool) -> ToCompare:
         return ToCompare(self.recent, self.night.touched, self.night.before.as_of, keeps)

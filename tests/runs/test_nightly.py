@@ -17,6 +17,7 @@ from spark_jobs.replay.in_memory_timeline import InMemoryTimeline
 from spark_jobs.runs.affected import PreviousRun
 from spark_jobs.runs.backfill import execute
 from spark_jobs.runs.job import RunResult
+from spark_jobs.runs.night.reading import Reading
 from spark_jobs.runs.nightly import reconcile, why_ahead
 from spark_jobs.runs.plan import make_plan
 from spark_jobs.runs.progress import LogProgress
@@ -107,7 +108,8 @@ def test_a_record_that_came_before_the_end_of_the_run_before_is_told_with_both_t
     spec = spec_of(defined, [0, 1])
     state = {"kind": "simulation", "processing_time_end": T0 + 9_000, "last": None}
     steps = InMemoryTimeline.of_table(pa.table({name: pa.array([], pa.int64()) for name in POSITIONS}))
-    before = PreviousRun("r1", {0: 3, 1: 0}, T0 + 9_000, state, steps)
+    reading = Reading((), {}, {}, "")
+    before = PreviousRun("r1", {0: 3, 1: 0}, T0 + 9_000, state, steps, 3, reading)
     columns = "rw_arrival BIGINT, rw_partition INT, rw_offset BIGINT"
     seen = Inspection((), 0, 0, 0, None)
 

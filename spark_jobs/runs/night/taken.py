@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.union import of_input, of_union
@@ -28,7 +29,10 @@ from spark_jobs.sources import (
     snapshot_size,
     without_files,
 )
+from spark_jobs.sources.attempts import or_null
+from spark_jobs.sources.decode import REASON
 from spark_jobs.sources.positions import Found, Known, all_of, most_buckets
+from spark_jobs.sources.records import MISSING_EVENT_TIME
 
 _WAY_OUT = (
     "Write the windows of another log to another table (output.table). Where what is there now is to take the place of "
@@ -122,7 +126,7 @@ def positions_of(
     found = dict(seen.positions)
     parts = list(zip(pipeline.inputs, opened.inputs, strict=True)) or [(pipeline, opened)]
     for number, (one, part) in enumerate(parts):
-        if is_topic(one) or not _leaves_out(one):
+        if is_topic(one) or unfiltered(one) is None:
             continue
         is_part = bool(pipeline.inputs)
         own_ends, own_known = (of_input(ends, number), of_input(known, number)) if is_part else (ends, known)
@@ -141,15 +145,27 @@ def _unfiltered(
     known: Mapping[int, Known],
     frame: DataFrame | None,
 ) -> Found:
-    event_time = pipeline.event_time.model_copy(update={"missing": "quarantine"})
-    filter_ = pipeline.filter.model_copy(update={"before_watermark": None})
-    whole = pipeline.model_copy(update={"filter": filter_, "event_time": event_time})
+    whole = unfiltered(pipeline) or pipeline
     records = canonical(opened, whole, frame)
     return inspect_history(spark, whole, opened, records=cut_at(records, ends), until=0, known=known).positions
 
 
-def _leaves_out(pipeline: Pipeline) -> bool:
-    return pipeline.filter.before_watermark is not None or pipeline.event_time.missing == "drop"
+def unfiltered(pipeline: Pipeline) -> Pipeline | None:
+    """The definition with all records that it leaves out before the watermark; None: it leaves none out."""
+    if pipeline.filter.before_watermark is None and pipeline.event_time.missing != "drop":
+        return None
+    missing = "quarantine" if pipeline.event_time.missing == "drop" else pipeline.event_time.missing
+    event_time = pipeline.event_time.model_copy(update={"missing": missing})
+    filter_ = pipeline.filter.model_copy(update={"before_watermark": None})
+    return pipeline.model_copy(update={"filter": filter_, "event_time": event_time})
+
+
+def rejected(records: DataFrame, pipeline: Pipeline) -> DataFrame:
+    """The canonical `records` of the definition `unfiltered` that the definition itself leaves out."""
+    condition = pipeline.filter.before_watermark
+    fails = F.lit(False) if condition is None else ~F.coalesce(or_null(records, condition), F.lit(False))
+    is_missing = F.lit(pipeline.event_time.missing == "drop") & F.col(REASON).eqNullSafe(MISSING_EVENT_TIME)
+    return records.where((F.col(REASON).isNull() & fails) | is_missing)
 
 
 def is_topic(pipeline: Pipeline) -> bool:

@@ -1,0 +1,66 @@
+"""The account of a run: what became of every record that it read, and of every pair of a record and a window.
+
+    source = left_unread + unplaced + filtered_before + quarantined + good
+    good   = filtered_after + set_aside + without_window + entered
+    pairs of the records that entered = pairs of the windows: on time, late and dropped
+
+Each term is counted by itself, and none is made as the difference of others. Both sides come through one decoder: the
+account proves that nothing is lost or twice, not what a record means.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import Field
+
+from spark_jobs.runs.documents import Document
+
+
+class Account(Document):
+    """`account.json`. A term that nobody can say is None, and `unknown` says why."""
+
+    FILE: ClassVar[str] = "account.json"
+
+    source: int | None = Field(default=None, description="records of the source, by its own numbers")
+    left_unread: int = Field(default=0, description="of them, those beyond the end offsets")
+    unplaced: int = Field(default=0, description="those without a position; they are in quarantine")
+    filtered_before: int = Field(default=0, description="those that `filter.before_watermark` or a rule leaves out")
+    quarantined: int = Field(default=0, description="those with a position that cannot be used")
+    good: int = Field(default=0, description="those that can be used")
+    filtered_after: int = Field(default=0, description="of the good ones, those that `filter.after_watermark` rejects")
+    set_aside: int = Field(default=0, description="those that the live job drops as duplicates, or late for these")
+    without_window: int = Field(default=0, description="those that lie in no window, or have no event time")
+    entered: int = Field(default=0, description="those that came to a window")
+    pairs: int | None = Field(default=None, description="pairs of these records and their windows")
+    pairs_of_windows: int | None = Field(default=None, description="pairs that the windows count, less those before")
+    unknown: tuple[str, ...] = Field(default=(), description="what cannot be said, and why")
+
+    @property
+    def unaccounted_records(self) -> int | None:
+        """Records that are missing on one side of the first two equations, or there twice; None: nobody can say."""
+        after = self.filtered_after + self.set_aside + self.without_window + self.entered
+        if self.source is None:
+            return abs(self.good - after)
+        read = self.left_unread + self.unplaced + self.filtered_before + self.quarantined + self.good
+        return abs(self.source - read) + abs(self.good - after)
+
+    @property
+    def unaccounted_pairs(self) -> int | None:
+        """Pairs that are missing on one side of the third equation, or there twice; None: nobody can say."""
+        if self.pairs is None or self.pairs_of_windows is None:
+            return None
+        return abs(self.pairs - self.pairs_of_windows)
+
+
+def joined(records: Account, pairs: Account, of_windows: int | None, set_aside: int) -> Account:
+    """One account of the terms that were counted side by side."""
+    update = {
+        "filtered_after": pairs.filtered_after,
+        "without_window": pairs.without_window,
+        "entered": pairs.entered,
+        "pairs": pairs.pairs,
+        "pairs_of_windows": of_windows,
+        "set_aside": set_aside,
+    }
+    return records.model_copy(update=update)

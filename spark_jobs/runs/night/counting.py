@@ -1,0 +1,136 @@
+"""Count the terms of a run's account, see `spark_jobs.runs.night.account`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from operator import add, and_
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from spark_jobs.definition import Pipeline
+from spark_jobs.eventtime.ranges import TimeRange
+from spark_jobs.pins import PartitionRange
+from spark_jobs.replay.assign import START, assign_windows, latest_start
+from spark_jobs.replay.columns import ARRIVAL, DROPPED, EVENT_TIME, LATE, OFFSET, ON_TIME, PARTITION, SEQUENCE
+from spark_jobs.replay.spec import ReplaySpec
+from spark_jobs.runs.night.account import Account
+from spark_jobs.runs.night.taken import is_topic, rejected, unfiltered
+from spark_jobs.runs.plan import open_planned
+from spark_jobs.runs.plan_document import Plan
+from spark_jobs.sources import OpenHistory, came_since, canonical, cut_at
+from spark_jobs.sources.decode import REASON
+
+
+def counted_records(spark: SparkSession, pipeline: Pipeline, plan: Plan, records: DataFrame) -> Account:
+    """The terms of the first equation of a run that reads the whole history; `records`: its canonical ones."""
+    placed, good = _is_placed(pipeline, records), F.col(REASON).isNull()
+    counts = records.agg(
+        F.count_if(~placed).alias("unplaced"),
+        F.count_if(placed & ~good).alias("quarantined"),
+        F.count_if(good).alias("good"),
+    ).collect()[0]
+    account = Account(**counts.asDict())
+    parts = _parts(spark, pipeline, plan)
+    sizes = [_source(one, opened, own) for one, opened, own in parts]
+    unknown = [opened.description for size, (_, opened, _) in zip(sizes, parts, strict=True) if size is None]
+    if unknown:
+        said = tuple(f"{one} does not say how many records it has" for one in unknown)
+        return account.model_copy(update={"unknown": said})
+    source = sum(size for size in sizes if size is not None)
+    if source == account.unplaced + account.quarantined + account.good:
+        return account.model_copy(update={"source": source})  # the other terms are 0: none is below 0
+    unread = sum(_left_unread(*part) for part in parts)
+    filtered = sum(_filtered_before(*part) for part in parts)
+    return account.model_copy(update={"source": source, "left_unread": unread, "filtered_before": filtered})
+
+
+Part = tuple[Pipeline, OpenHistory, tuple[PartitionRange, ...]]
+"""An input (or the history), opened as the plan has it, and its partitions under their own numbers."""
+
+
+def _parts(spark: SparkSession, pipeline: Pipeline, plan: Plan) -> list[Part]:
+    opened = open_planned(spark, pipeline, plan)
+    if not pipeline.inputs:
+        return [(pipeline, opened, plan.partitions)]
+    owns = zip(pipeline.inputs, opened.inputs, plan.of_inputs(), strict=True)
+    return [(one, part, own.partitions) for one, part, own in owns]
+
+
+def _source(pipeline: Pipeline, opened: OpenHistory, partitions: tuple[PartitionRange, ...]) -> int | None:
+    """How many records the source has; None where it does not say: transactions and compaction leave offsets empty."""
+    if opened.topic is None:
+        return None if pipeline.history.is_stitched else opened.frame.count()
+    if not is_topic(pipeline):
+        return None
+    ends = {p.partition: p.end_offset for p in partitions}
+    read = sum(min(r.end, ends.get(r.partition, r.start)) - r.start for r in opened.topic.ranges)
+    has_holes = read != sum(p.records for p in partitions)
+    return None if has_holes else sum(r.end - r.start for r in opened.topic.ranges)
+
+
+def _left_unread(pipeline: Pipeline, opened: OpenHistory, partitions: tuple[PartitionRange, ...]) -> int:
+    """The records beyond the end offsets."""
+    ends = {p.partition: p.end_offset for p in partitions}
+    if opened.topic is not None:
+        return sum(max(0, r.end - max(r.start, ends.get(r.partition, r.start))) for r in opened.topic.ranges)
+    everything = canonical(opened, unfiltered(pipeline) or pipeline)
+    return everything.where(_is_placed(pipeline, everything) & came_since(ends)).count()
+
+
+def _filtered_before(pipeline: Pipeline, opened: OpenHistory, partitions: tuple[PartitionRange, ...]) -> int:
+    """The records below the ends that the definition leaves out before the watermark; a topic is not read again."""
+    whole = None if is_topic(pipeline) else unfiltered(pipeline)
+    if whole is None:
+        return 0
+    ends = {p.partition: p.end_offset for p in partitions}
+    return rejected(cut_at(canonical(opened, whole), ends), pipeline).count()
+
+
+def _is_placed(pipeline: Pipeline, records: DataFrame) -> Column:
+    """Whether a record has a position, as far as its history has positions."""
+    position = pipeline.history.position
+    needed = {"partition": PARTITION, "offset": OFFSET, "arrival": ARRIVAL, "sequence": SEQUENCE}
+    there = (
+        F.col(c).isNotNull() for n, c in needed.items() if getattr(position, n) is not None and c in records.columns
+    )
+    return reduce(and_, there, F.lit(True))
+
+
+def counted_pairs(records: DataFrame, spec: ReplaySpec, span: TimeRange | None) -> Account:
+    """The terms of the second equation but duplicates, and the pairs of the third with a window that starts in `span`.
+
+    `records`: the good ones that come to the windows.
+    """
+    admitted = F.coalesce(F.expr(spec.after_watermark), F.lit(False)) if spec.after_watermark else F.lit(True)
+    has_time = F.col(EVENT_TIME).isNotNull()
+    if spec.has_sessions:
+        has_window = has_time
+    else:
+        windows = spec.aligned_windows
+        ends = latest_start(windows) + F.lit(windows.longest)
+        has_window = has_time & (ends > F.col(EVENT_TIME)) if windows.leaves_gaps else has_time
+    row = records.agg(
+        F.count_if(~admitted).alias("filtered_after"),
+        F.count_if(admitted & ~has_window).alias("without_window"),
+        F.count_if(admitted & has_window).alias("entered"),
+    ).collect()[0]
+    return Account(**row.asDict(), pairs=_pairs(records.where(admitted & has_window), spec, span, row["entered"]))
+
+
+def _pairs(records: DataFrame, spec: ReplaySpec, span: TimeRange | None, entered: int) -> int | None:
+    """None for sessions: where one begins, its records say together."""
+    if spec.has_sessions:
+        return None
+    assigned = assign_windows(records, spec.aligned_windows)
+    if span is not None:
+        assigned = assigned.where((F.col(START) >= F.lit(span.start)) & (F.col(START) < F.lit(span.end)))
+    return assigned.count()
+
+
+def pairs_in(windows: DataFrame) -> int:
+    """The pairs that windows count; of several panes the last one has all."""
+    counts: Sequence[str] = [c for c in (ON_TIME, LATE, DROPPED) if c in windows.columns]
+    total = reduce(add, (F.coalesce(F.col(c), F.lit(0)) for c in counts), F.lit(0))
+    return int(windows.agg(F.sum(total)).collect()[0][0] or 0)
