@@ -55,6 +55,12 @@ def test_the_readme_is_short_and_has_a_picture() -> None:
     assert "](docs/pictures/" in text
 
 
+def test_the_readme_names_the_demo_and_the_tests_side_by_side_and_ci_runs_the_tests_so() -> None:
+    tried = (ROOT / "README.md").read_text().partition("## Try it")[2].partition("\n## ")[0]
+    assert re.search(r"^make demo .*minutes\)\nmake test .*minutes\)$", tried, re.MULTILINE)
+    assert re.search(r"^make test\b", (ROOT / ".ci/run").read_text(), re.MULTILINE)
+
+
 def test_the_definition_in_the_readme_is_valid() -> None:
     (text,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     assert len(text.splitlines()) <= 10

@@ -38,6 +38,12 @@ def test_a_change_runs_the_long_tests_that_it_can_break(changed: str, runs: set[
     assert set(choice.left_out.values()) <= {"the change cannot break it"}
 
 
+@pytest.mark.parametrize("changed", ["tests/bench/__init__.py", "tests/bench/scale.py", "spark_jobs/replay/engine.py"])
+def test_a_change_of_the_benchmark_or_of_what_it_measures_runs_its_tests(changed: str) -> None:
+    file = "tests/bench/test_bench.py"
+    assert long_files_to_run([file], [changed], minutes=1000).files == {file}
+
+
 def test_the_quickest_run_until_the_time_is_used_up_and_the_others_are_named() -> None:
     choice = long_files_to_run(FILES, ["requirements.txt"], minutes=0)
     assert not choice.files

@@ -159,10 +159,11 @@ def _test_files_below(file: str) -> frozenset[str]:
     while waiting:
         for name in _imported(waiting.pop()):
             if name.startswith("tests."):
-                path = f"{name.replace('.', '/')}.py"
-                if path not in found and (ROOT / path).exists():
-                    found.add(path)
-                    waiting.append(path)
+                place = name.replace(".", "/")
+                for path in (f"{place}.py", f"{place}/__init__.py"):
+                    if path not in found and (ROOT / path).exists():
+                        found.add(path)
+                        waiting.append(path)
     conftest = f"{Path(file).parent.as_posix()}/conftest.py"
     return frozenset(found | {conftest})
 
