@@ -17,11 +17,12 @@ from spark_jobs.definition.deployments import restarts_of
 from spark_jobs.definition.engine import Engine
 from spark_jobs.definition.instants import format_instant
 from spark_jobs.definition.mode import Mode
+from spark_jobs.definition.union import partition_in_words
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.lakehouse.ledger import Ledger
 from spark_jobs.lakehouse.published_table import PublishedTable
 from spark_jobs.lakehouse.tables import Tables, create_tables, start_bounds
-from spark_jobs.replay.columns import ARRIVAL, OFFSET, PARTITION, record_position
+from spark_jobs.replay.columns import record_position
 from spark_jobs.replay.defined_windows import windows_of
 from spark_jobs.replay.from_pipeline import application_of, spec_of
 from spark_jobs.replay.inversion import is_past_carried, is_past_discoveries
@@ -49,6 +50,7 @@ from spark_jobs.runs.store import RunStore
 from spark_jobs.runs.work import Incremental, IncrementalWork
 from spark_jobs.sources import (
     AlreadyRead,
+    Clocks,
     Empty,
     Inspection,
     Later,
@@ -56,15 +58,21 @@ from spark_jobs.sources import (
     PinnedFile,
     arrived_since,
     canonical,
+    counts_latest_arrival,
     cut_at,
     empty_after,
     empty_offsets,
+    end_offsets_before,
+    ends_within,
+    first_arrivals,
     good,
     inspect_history,
     is_short,
     is_small,
+    names_of,
     narrowed,
     open_history,
+    opened_again,
     records_of_input,
     source_of,
 )
@@ -106,6 +114,9 @@ class NothingNew:
     def note(self) -> str:
         return f"nothing has arrived since run {self.before.run_id}"
 
+
+_NOTHING = {0: 0}
+"""End offsets before all records."""
 
 Night = Full | Incremental | NothingNew
 
@@ -204,7 +215,10 @@ def _planned(
     until: int | None,
     end_policy: EndPolicy,
     now: Callable[[], datetime],
+    again: OpenHistory | None = None,
+    again_to: Mapping[int, int] | None = None,
 ) -> Night:
+    """`again`: the history without arrivals that are ahead, up to the offsets `again_to`; None: nobody has looked."""
     tables = Tables.of(pipeline)
     # A batch arrives with all its records, when it is planned.
     batches = live_batches(spark, pipeline, until=None if until is None else until - 1)
@@ -227,7 +241,7 @@ def _planned(
     (before, why), opened, published = run_parallel(
         spark,
         lambda: run_before(spark, tables, pipeline),
-        lambda: open_history(spark, pipeline, as_of=ends, arrivals_before=limit),
+        lambda: again or open_history(spark, pipeline, as_of=ends, arrivals_before=limit),
         lambda: _published_starts(spark, tables),
     )
     if before is not None and batches is not None and before.state.get("last_batch", 0) > batches.last_number:
@@ -244,27 +258,43 @@ def _planned(
     arrays = None if batches is None else batches.as_arrays()
     spec = spec_of(pipeline, sorted(before.as_of), mode=pipeline.mode, batches=arrays)
     cache = frames.enter_context(CachedFrames())
+    if before.clocks and again is None:
+        opened = opened_again(spark, pipeline, opened, Clocks(before.clocks), arrivals_before=limit)
     everything = canonical(opened, pipeline)
     if is_small(opened) or is_short(opened):
         everything = cache.keep(narrowed(everything, pipeline))
     found = Later(everything) if is_small(opened) else _later(spark, pipeline, opened, before)
     later = found.frame
     new = arrived_since(later, before.as_of)
-    new = _arrived_before(new, until) if ends is None else cut_at(new, ends)
     if opened.has_topic:  # it is read once for all stages
         new = cache.keep(narrowed(new, pipeline))
+    new = cut_at(new, again_to or {})
+    new = _arrived_before(new, until) if ends is None else cut_at(new, ends)
     with progress.stage("new records", opened.description):
         past = _compared_with(spark, pipeline, opened, before.read, everything, found, before.records)
         seen, touched, changed = run_parallel(
             spark,
             lambda: inspect_history(
-                spark, pipeline, opened, as_of=ends, records=new, until=until if ends is None else None
+                spark,
+                pipeline,
+                opened,
+                as_of=ends,
+                records=new,
+                until=until if ends is None else None,
+                since=before.as_of,
             ),
             lambda: affected_windows(good(new), spec, before, published, cache),
             past.changes,
         )
     if changed.full:
         return full(changed.full)
+    if seen.clocks:
+        seen_to = before.as_of | {p.partition: p.end_offset for p in seen.partitions}
+        opened = opened_again(spark, pipeline, opened, seen.clocks)
+        again_to = ends_within(seen_to, seen.clocks)
+        return _planned(frames, spark, pipeline, progress, until, end_policy, now, opened, again_to)
+    if why := _why_behind(before, pipeline, opened, seen):
+        return full(why)
     if {p.partition for p in seen.partitions} - before.as_of.keys():
         return full("there is a new partition")
     # A batch without data lets windows out.
@@ -290,7 +320,7 @@ def _planned(
         empty=_empty_after(before, new, seen),
     )
     # The chunks are those of the late records, and only new ones can be late.
-    plan = make_plan(spark, pipeline, as_of=ends, opened=opened, seen=known, records=new, batches=batches)
+    plan = make_plan(spark, pipeline, as_of=ends or again_to, opened=opened, seen=known, records=new, batches=batches)
     if ahead := why_ahead(before, spec, new, seen):
         return full(ahead)
     return Incremental(
@@ -313,7 +343,7 @@ def _empty_after(before: PreviousRun, new: DataFrame, seen: Inspection) -> Empty
     return empty_after(known, before.as_of, empty_offsets(new, seen.partitions))
 
 
-def _why_full(pipeline: Pipeline, before: PreviousRun, limit: int, batches: LiveBatches | None) -> str:
+def _why_full(pipeline: Pipeline, before: PreviousRun, limit: int | None, batches: LiveBatches | None) -> str:
     """Why a night cannot go on from the run `before`; empty: it can. `limit`: arrivals from then on are ahead."""
     if windows_of(pipeline).is_merging:
         return "sessions are read as a whole"
@@ -329,9 +359,21 @@ def _why_full(pipeline: Pipeline, before: PreviousRun, limit: int, batches: Live
         return "the order of each partition decides: it is read as a whole"
     if pipeline.engine is Engine.KAFKA_STREAMS and not before.steps.by_partition:
         return f"run {before.run_id} kept no stream time of each partition"
-    if before.processing_time_end >= limit:
+    if limit is not None and before.processing_time_end >= limit:
         at = format_instant(before.processing_time_end)
         return f"run {before.run_id} has read an arrival that is ahead of the clock ({at})"
+    return ""
+
+
+def _why_behind(before: PreviousRun, pipeline: Pipeline, opened: OpenHistory, seen: Inspection) -> str:
+    """Why a record that the run `before` has read is ahead of new ones behind it; empty: none is."""
+    for partition, first in first_arrivals(pipeline, opened, seen.partitions, before.as_of).items():
+        last = before.last_arrivals.get(partition, first)
+        if last - first > pipeline.quarantine.ahead:
+            return (
+                f"run {before.run_id} has read an arrival ({format_instant(last)}) that is ahead of a record behind it "
+                f"({format_instant(first)}), in partition {partition_in_words(partition, names_of(pipeline))}"
+            )
     return ""
 
 
@@ -368,9 +410,7 @@ def _newer_run(
     if not rows:
         return None
     if ends is None:
-        opened = open_history(spark, pipeline, arrivals_before=arrival_limit(pipeline, now()))
-        arrived = canonical(opened, pipeline).where(F.col(ARRIVAL) < F.lit(until))
-        ends = {row[0]: row[1] + 1 for row in arrived.groupBy(PARTITION).agg(F.max(OFFSET)).collect()}
+        ends = _end_offsets(spark, pipeline, until, now)
     for run_id, as_of in rows:
         read = as_of or {}
         has_all = all(read.get(partition, 0) >= end for partition, end in ends.items())
@@ -392,9 +432,9 @@ def _nothing_new(
 def _end_offsets(spark: SparkSession, pipeline: Pipeline, until: int, now: Callable[[], datetime]) -> dict[int, int]:
     """The end offsets of what has arrived before `until`."""
     opened = open_history(spark, pipeline, arrivals_before=arrival_limit(pipeline, now()))
-    records = _arrived_before(canonical(opened, pipeline), until)
-    seen = inspect_history(spark, pipeline, opened, records=records, until=until)
-    return {p.partition: p.end_offset for p in seen.partitions}
+    if counts_latest_arrival(pipeline) and (clocks := inspect_history(spark, pipeline, opened).clocks):
+        opened = opened_again(spark, pipeline, opened, clocks)
+    return end_offsets_before(canonical(opened, pipeline), until)
 
 
 def _later(spark: SparkSession, pipeline: Pipeline, opened: OpenHistory, before: PreviousRun) -> Later:
@@ -437,8 +477,13 @@ def _compared_with(
 
 
 def _arrived_before(records: DataFrame, until: int | None) -> DataFrame:
-    """Records with no usable arrival stay: they go to quarantine with their neighbours in the log."""
-    return records if until is None else records.where(F.col(ARRIVAL).isNull() | (F.col(ARRIVAL) < F.lit(until)))
+    """The log up to the last record of each partition that has arrived before `until` (epoch ms; None: all of it).
+
+    Records before that one whose arrival is not usable, or later, stay: they go to quarantine, or break the order.
+    """
+    if until is None:
+        return records
+    return cut_at(records, end_offsets_before(records, until) or _NOTHING)
 
 
 def why_ahead(before: PreviousRun, spec: ReplaySpec, new: DataFrame, seen: Inspection) -> str:

@@ -8,6 +8,7 @@ other process may publish the run, and no other run may have published the range
 from __future__ import annotations
 
 import json
+from dataclasses import astuple
 from functools import partial
 from typing import Any
 
@@ -35,7 +36,7 @@ from spark_jobs.runs.status import RunStatus
 from spark_jobs.runs.store import STEPS
 from spark_jobs.runs.timeline import topic_id_of
 from spark_jobs.runs.verification import Verified
-from spark_jobs.sources import QUARANTINE_SCHEMA
+from spark_jobs.sources import QUARANTINE_SCHEMA, clocks_of
 from spark_jobs.spark.parallel import run_parallel
 
 _QUARANTINE = StructType([StructField("run_id", StringType()), *QUARANTINE_SCHEMA])
@@ -228,6 +229,8 @@ def save_state(job: Job) -> None:
     state = ({} if document is None else document.state) | {
         "topic_id": topic_id_of(plan),
         "records": plan.history_records,
+        "last_arrivals": {p.partition: p.last_arrival for p in plan.partitions if p.last_arrival is not None},
+        "clocks": [astuple(bound) for bound in clocks_of(plan.pins)],
     }
     before = partial(ReadBefore.latest, job.spark, job.result.tables, job.pipeline, but=job.result.run_id)
     state[PAST] = Past.of(plan, before() if has_lost(job) else None).to_state()

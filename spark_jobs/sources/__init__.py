@@ -16,6 +16,14 @@ from spark_jobs.pins import (
     TableFormat,
 )
 from spark_jobs.sources.check import check_expressions
+from spark_jobs.sources.clocks import (
+    Clocks,
+    clocks_of,
+    end_offsets_before,
+    ends_within,
+    first_arrivals,
+    opened_again,
+)
 from spark_jobs.sources.empty_offsets import Empty, empty_after, empty_in_both, empty_offsets, fidelity_of, is_empty
 from spark_jobs.sources.fidelity import fidelity
 from spark_jobs.sources.files import changed_files, check_pinned, files_there
@@ -35,6 +43,7 @@ from spark_jobs.sources.records import (
     arrived_since,
     came_since,
     canonical,
+    counts_latest_arrival,
     cut_at,
     good,
     quarantined,
