@@ -28,6 +28,19 @@ class PartitionRange:
     records: int
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class ClockBound:
+    """Arrivals of one partition that are ahead of records behind them: after `latest`, at offsets `[start, end)`.
+
+    `latest`: epoch ms.
+    """
+
+    partition: int
+    start: int
+    end: int
+    latest: int
+
+
 @dataclass(frozen=True, slots=True)
 class PinnedFile:
     """One file as a plan pins it: its URI, its size in bytes, and when it was written (epoch ms)."""
@@ -155,6 +168,7 @@ class Pins:
         schemas: Exactly these schemas, in place of those that the registry has now.
         inputs: The same of each input of a union.
         lookup: Exactly this snapshot of the lookup's table, in place of its current one.
+        clocks: The arrivals that are ahead of records behind them, see `sources.clocks`.
     """
 
     pinned: tuple[PinnedFile, ...] | None = None
@@ -164,6 +178,7 @@ class Pins:
     schemas: PinnedSchemas | None = None
     inputs: tuple[Pins, ...] = ()
     lookup: PinnedSnapshot | None = None
+    clocks: tuple[ClockBound, ...] = ()
 
     def by_name(self) -> dict[str, Any]:
         """The same as the fields of a plan."""

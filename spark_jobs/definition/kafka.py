@@ -177,8 +177,8 @@ class Topic(TopicAccess):
     )
     arrival_latest: Annotated[Instant | None, ARRIVAL_LATEST] = Field(
         default=None,
-        description="Records with a timestamp at or after this instant go to quarantine. Left out: those that are "
-        "ahead of the clock, see `quarantine.ahead`.",
+        description="Records with a timestamp at or after this instant go to quarantine. Left out: none "
+        "does; see `quarantine.ahead` for those of a wrong clock.",
         examples=["2100-01-01T00:00:00Z"],
     )
     accept: tuple[Acceptance, ...] = Field(

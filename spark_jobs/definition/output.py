@@ -81,7 +81,7 @@ ThresholdField = Annotated[
 
 
 AHEAD = "1 d"
-"""How far ahead of the clock an arrival may be, where the definition does not say."""
+"""How far ahead of records behind it, or of the clock, an arrival may be, where the definition does not say."""
 
 
 class Quarantine(Section):
@@ -101,8 +101,9 @@ class Quarantine(Section):
 
     ahead: PositiveDuration = Field(
         default=as_written(AHEAD),
-        description="A record whose arrival is so far ahead of the clock when the run is planned goes to quarantine: "
-        "one wrong clock would keep all later records from being read.",
+        description="A record whose arrival is so far ahead of that of a record behind it in its partition goes to "
+        "quarantine. One that is so far ahead of the clock, with nothing behind it, is not read until it has come to "
+        "pass or is followed.",
         examples=["1 d"],
     )
 

@@ -57,8 +57,8 @@ class Position(Section):
     )
     arrival_latest: Annotated[Instant | None, ARRIVAL_LATEST] = Field(
         default=None,
-        description="Arrivals at or after this instant are absurd; their records go to quarantine. Left out: those "
-        "that are ahead of the clock, see `quarantine.ahead`.",
+        description="Arrivals at or after this instant are absurd; their records go to quarantine. Left out: none "
+        "is; see `quarantine.ahead` for those of a wrong clock.",
         examples=["2100-01-01T00:00:00Z"],
     )
     sequence: Expression | None = Field(

@@ -10,6 +10,7 @@ they start and end. Sessions follow the records of their key and merge. Spark's 
 
 from __future__ import annotations
 
+import functools
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -247,6 +248,25 @@ class CumulativeWindows(RegularWindows):
             yield Window(start, end)
 
 
+@functools.cache
+def _dates_mislead(zone: ZoneInfo) -> bool:
+    """Whether clocks change over midnight, as from 00:01 back to 23:01, in the years 1900 to 2099."""
+    midnights = (datetime(1900, 1, 1, tzinfo=zone) + timedelta(days=day) for day in range(200 * 365))
+    return any(_changes_over(midnight) for midnight in midnights)
+
+
+def _changes_over(midnight: datetime) -> bool:
+    """Whether the clock shows an earlier date behind this midnight, or its date before it; within three hours."""
+
+    def local(minutes: int) -> datetime:
+        return (start + timedelta(minutes=minutes)).astimezone(midnight.tzinfo)
+
+    start = midnight.astimezone(UTC)
+    if local(-180).utcoffset() == local(180).utcoffset():
+        return False
+    return any((local(minutes).date() >= midnight.date()) != (minutes >= 0) for minutes in range(-180, 180))
+
+
 @dataclass(frozen=True, slots=True)
 class CalendarDayWindows(AlignedWindows):
     """Windows of whole local days in a time zone; a day of a clock change has 23 or 25 hours.
@@ -289,10 +309,15 @@ class CalendarDayWindows(AlignedWindows):
         utc = datetime.fromtimestamp(timestamp // 1000, UTC).replace(microsecond=timestamp % 1000 * 1000)
         shifted = utc.astimezone(self.time_zone).replace(tzinfo=None) - timedelta(milliseconds=self.offset)
         index = (shifted.date() - _EPOCH).days // self.days
-        # Clocks that are put back show the times before a start once more behind it.
-        if self.offset and timestamp >= self.day_start(index + 1):
+        # Clocks that are put back can show the times before a start once more behind it, also before midnight.
+        if timestamp >= self.day_start(index + 1):
             return index + 1
-        return index - 1 if self.offset and timestamp < self.day_start(index) else index
+        return index - 1 if timestamp < self.day_start(index) else index
+
+    @property
+    def follows_dates(self) -> bool:
+        """Whether the local date alone gives the window: clocks never change over the start of a day."""
+        return not self.offset and not _dates_mislead(self.time_zone)
 
     def day_start(self, index: int) -> int:
         """Epoch milliseconds of the local time at which window number `index` starts."""

@@ -93,7 +93,7 @@ def local_day_index(windows: CalendarDayWindows, time: Column) -> Column:
     shifted = F.timestamp_millis(F.unix_millis(local) - F.lit(windows.offset)) if windows.offset else local
     days = F.datediff(F.to_date(shifted), F.lit(_EPOCH)).cast("long")
     index = divided(days - F.pmod(days, F.lit(windows.days)), windows.days)
-    if not windows.offset:
+    if windows.follows_dates:
         return index
     # Clocks that are put back show the times before a start once more behind it.
     is_next, is_before = time >= day_start(windows, index + F.lit(1)), time < day_start(windows, index)

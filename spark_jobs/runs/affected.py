@@ -20,6 +20,7 @@ from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.timestamps import MIN_TIMESTAMP
 from spark_jobs.lakehouse.ledger import Ledger
 from spark_jobs.lakehouse.tables import Tables, starts_within
+from spark_jobs.pins import ClockBound
 from spark_jobs.replay.assign import END, START
 from spark_jobs.replay.in_memory_timeline import InMemoryTimeline
 from spark_jobs.replay.spec import ReplaySpec
@@ -47,6 +48,16 @@ class PreviousRun:
     steps: InMemoryTimeline
     records: int
     reading: Reading
+
+    @property
+    def clocks(self) -> tuple[ClockBound, ...]:
+        """The arrivals that were ahead of records behind them, under a union's partition numbers."""
+        return tuple(ClockBound(*bound) for bound in self.state["clocks"])
+
+    @property
+    def last_arrivals(self) -> dict[int, int]:
+        """The last arrival of each partition."""
+        return {int(partition): at for partition, at in self.state["last_arrivals"].items()}
 
     @property
     def read(self) -> ReadBefore:
@@ -141,17 +152,19 @@ def merged(before: PreviousRun, seen: Inspection) -> tuple[PartitionRange, ...]:
     """The end offsets after the new records. The ranges of offsets, and the counts, are those of the new records."""
     now = {p.partition: p for p in seen.partitions}
     known = {
-        partition: PartitionRange(partition, end, end, None, before.processing_time_end, 0)
+        partition: PartitionRange(partition, end, end, None, before.last_arrivals.get(partition), 0)
         for partition, end in before.as_of.items()
     }
     joined = {
-        partition: now[partition] if partition not in known else replace(known[partition], **_news(now.get(partition)))
+        partition: now[partition] if partition not in known else _with_news(known[partition], now.get(partition))
         for partition in sorted(known.keys() | now.keys())
     }
     return tuple(joined.values())
 
 
-def _news(seen: PartitionRange | None) -> dict[str, Any]:
+def _with_news(known: PartitionRange, seen: PartitionRange | None) -> PartitionRange:
+    """A partition that is silent keeps its last arrival: processing time never falls back."""
     if seen is None:
-        return {}
-    return {"end_offset": seen.end_offset, "last_arrival": seen.last_arrival, "records": seen.records}
+        return known
+    arrivals = [at for at in (known.last_arrival, seen.last_arrival) if at is not None]
+    return replace(known, end_offset=seen.end_offset, last_arrival=max(arrivals, default=None), records=seen.records)

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.structured_streaming import StreamingWatermark
 from spark_jobs.errors import DefinitionError, HistoryError
+from spark_jobs.eventtime.durations import format_duration
 from spark_jobs.eventtime.microbatch.aggregation import OutputMode
 from spark_jobs.eventtime.microbatch.batches import Batches
 from spark_jobs.eventtime.microbatch.checkpoint import Checkpoint, read_checkpoint
@@ -23,6 +24,9 @@ from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, OFFSET, PARTITION
 from spark_jobs.sources import arrived_since, canonical, cut_at, open_history, source_of
 from spark_jobs.sources.decode import REASON
+
+MOST = 20_000_000
+"""The most ticks, counted by partition, that are placed: they come to the driver, up to 32 bytes each."""
 
 
 def without_gaps(
@@ -135,6 +139,7 @@ def _ticks(
     latest = np.full(len(times), NO_TIME, dtype=np.int64)
     np.maximum.at(latest, row, largest)
     reached = {}
+    _refuse_many(pipeline, len(times) * len({*starts, *partition.tolist()}), interval)
     for number in sorted({*starts, *np.unique(partition).tolist()}):
         own, start = partition == number, starts.get(number, 0)
         column = np.full(len(times), start, dtype=np.int64)
@@ -160,4 +165,17 @@ def _read(
     of_partition = records.groupBy(tick.alias("tick"), PARTITION).agg(
         (F.max(OFFSET) + 1).alias("end"), F.coalesce(F.max(known), F.lit(NO_TIME)).alias("largest")
     )
-    return of_partition.where(F.col("tick") < F.lit(until)).toArrow()
+    found = of_partition.where(F.col("tick") < F.lit(until)).limit(MOST + 1).toArrow()
+    _refuse_many(pipeline, found.num_rows, interval)
+    return found
+
+
+def _refuse_many(pipeline: Pipeline, count: int, interval: int) -> None:
+    """Raises HistoryError where ticks times partitions do not fit into the driver's memory."""
+    if count > MOST:
+        raise HistoryError(
+            f"batches are missing over more than {MOST:,} ticks, counted by partition: too many to place them "
+            f"(trigger {format_duration(interval)})",
+            pipeline.source_of(("watermark", "trigger")) or pipeline.name,
+            "Begin the history later, or write a longer `trigger`. Archive batches before Spark removes them.",
+        )

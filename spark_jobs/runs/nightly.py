@@ -18,13 +18,13 @@ from spark_jobs.definition.deployments import restarts_of
 from spark_jobs.definition.engine import Engine
 from spark_jobs.definition.instants import format_instant
 from spark_jobs.definition.mode import Mode
-from spark_jobs.definition.union import of_input
+from spark_jobs.definition.union import of_input, partition_in_words
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.lakehouse.ledger import Ledger
 from spark_jobs.lakehouse.publication import TableAt
 from spark_jobs.lakehouse.published_table import PublishedTable
 from spark_jobs.lakehouse.tables import Tables, create_tables, start_bounds
-from spark_jobs.replay.columns import ARRIVAL, OFFSET, PARTITION, record_position
+from spark_jobs.replay.columns import record_position
 from spark_jobs.replay.defined_windows import windows_of
 from spark_jobs.replay.from_pipeline import application_of, spec_of
 from spark_jobs.replay.inversion import is_past_carried, is_past_discoveries
@@ -53,20 +53,29 @@ from spark_jobs.runs.status import RunKind, RunStatus
 from spark_jobs.runs.store import RunStore
 from spark_jobs.runs.work import Incremental, IncrementalWork
 from spark_jobs.sources import (
+    Clocks,
     Evidence,
     Inspection,
     OpenHistory,
     arrived_since,
+    can_be_unplaced,
     canonical,
+    counts_latest_arrival,
     cut_at,
+    end_offsets_before,
+    ends_within,
+    first_arrivals,
     good,
     inspect_history,
     is_short,
     is_small,
+    is_unplaced,
     names_of,
     narrowed,
     open_history,
+    opened_again,
     source_of,
+    unplaced,
 )
 from spark_jobs.sources.positions import Zone
 from spark_jobs.spark.cached import CachedFrames
@@ -107,6 +116,9 @@ class NothingNew:
     def note(self) -> str:
         return f"nothing has arrived since run {self.before.run_id}"
 
+
+_NOTHING = {0: 0}
+"""End offsets before all records."""
 
 Night = Full | Incremental | NothingNew
 
@@ -237,6 +249,8 @@ class _Facts(Facts):
         self._batches = live_batches(spark, pipeline, until=None if until is None else until - 1)
         self._ends = None if self._batches is None else self._batches.ends
         self._cache = frames.enter_context(CachedFrames())
+        self._again: OpenHistory | None = None
+        self._again_to: dict[int, int] = {}
 
     @cached_property
     def rival(self) -> str | None:
@@ -276,7 +290,16 @@ class _Facts(Facts):
 
     @property
     def _opened(self) -> OpenHistory:
-        return self._found[1]
+        """The history as it is now, without arrivals that are known to be ahead."""
+        return self._again or self._known
+
+    @cached_property
+    def _known(self) -> OpenHistory:
+        before, opened = self._found[0][0], self._found[1]
+        if before is None or not before.clocks:
+            return opened
+        limit = arrival_limit(self._pipeline, self._now())
+        return opened_again(self._spark, self._pipeline, opened, Clocks(before.clocks), arrivals_before=limit)
 
     @property
     def _published(self) -> TimeRange:
@@ -328,29 +351,55 @@ class _Facts(Facts):
         small = is_small(self._opened)
         later = self._everything if small else canonical(self._opened, self._pipeline, self._later)
         new = arrived_since(later, self.before.as_of)
-        new = _arrived_before(new, self._until) if self._ends is None else cut_at(new, self._ends)
-        # A topic is read once for all stages.
-        return self._cache.keep(narrowed(new, self._pipeline)) if self._opened.has_topic else new
+        if self._opened.has_topic:  # it is read once for all stages
+            new = self._cache.keep(narrowed(new, self._pipeline))
+        new = cut_at(new, self._again_to)
+        return _arrived_before(new, self._until) if self._ends is None else cut_at(new, self._ends)
 
     @cached_property
-    def _seen(self) -> tuple[Inspection, AffectedWindows]:
-        """What the new records are, and which windows they touch."""
-        until = self._until if self._ends is None else None
+    def _unplaced(self) -> DataFrame | None:
+        """All records without a partition or an offset; None: the history has none."""
+        return unplaced(self._opened, self._pipeline) if can_be_unplaced(self._opened, self._pipeline) else None
+
+    @cached_property
+    def _seen(self) -> tuple[Inspection, AffectedWindows, int]:
+        """What the new records are, which windows they touch, and how many have come without a position.
+
+        Where arrivals are ahead, the history is opened again without them, and looked at once more.
+        """
+        found = self._looked_at()
+        if clocks := found[0].clocks:
+            seen_to = self.before.as_of | {p.partition: p.end_offset for p in found[0].partitions}
+            self._again_to = ends_within(seen_to, clocks)
+            self._again = opened_again(self._spark, self._pipeline, self._opened, clocks)
+            for name in ("_everything", "_later", "_new", "_unplaced"):
+                self.__dict__.pop(name, None)
+            found = self._looked_at()
+        return found
+
+    def _looked_at(self) -> tuple[Inspection, AffectedWindows, int]:
+        spark, pipeline, without_place = self._spark, self._pipeline, self._unplaced
         with self._progress.stage("new records", self._opened.description):
-            seen, touched = run_parallel(
-                self._spark,
+            seen, touched, came_unplaced = run_parallel(
+                spark,
                 lambda: inspect_history(
-                    self._spark,
-                    self._pipeline,
+                    spark,
+                    pipeline,
                     self._opened,
                     as_of=self._ends,
                     records=self._new,
-                    until=until,
+                    until=self._until if self._ends is None else None,
+                    since=self.before.as_of,
                     known=self.before.reading.known,
                 ),
                 lambda: affected_windows(good(self._new), self._spec, self.before, self._published, self._cache),
+                lambda: 0 if without_place is None else _came_unplaced(spark, self._tables, without_place),
             )
-        return seen, touched
+        return seen, touched, came_unplaced
+
+    @cached_property
+    def behind(self) -> str:
+        return _why_behind(self.before, self._pipeline, self._opened, self._seen[0])
 
     @cached_property
     def has_new_partition(self) -> bool:
@@ -360,7 +409,8 @@ class _Facts(Facts):
     def has_new(self) -> bool:
         # A batch without data lets windows out.
         has_batches = self._batches is not None and self._batches.last_number > self.before.state["last_batch"]
-        return has_batches or any(p.records for p in self._seen[0].partitions)
+        seen, _, came_unplaced = self._seen
+        return has_batches or came_unplaced > 0 or any(p.records for p in seen.partitions)
 
     @cached_property
     def has_live_news(self) -> bool:
@@ -383,19 +433,21 @@ class _Facts(Facts):
 
     def incremental(self, decision: GoOn) -> Incremental:
         """A night that computes the windows that new records touch."""
-        (seen, touched), before, published = self._seen, self.before, self._published
-        times = seen.event_times or published
+        (seen, touched, came_unplaced), before, published = self._seen, self.before, self._published
+        times, read = seen.event_times or published, seen.records + came_unplaced
         known = replace(
             seen,
+            records=read,
+            quarantined=seen.quarantined + came_unplaced,
             partitions=merged(before, seen),
             event_times=TimeRange(min(published.start, times.start), max(published.end, times.end)),
-            history_records=before.records + seen.records,
+            history_records=before.records + read,
         )
         # The chunks are those of the late records, and only new ones can be late.
         plan = make_plan(
             self._spark,
             self._pipeline,
-            as_of=self._ends,
+            as_of=self._ends or self._again_to or None,
             opened=self._opened,
             seen=known,
             reading=self._reading(known, decision),
@@ -403,7 +455,17 @@ class _Facts(Facts):
             batches=self._batches,
         )
         records, new = (cut_at(frame, plan.as_of) for frame in (self._everything, self._new))
-        return Incremental(plan, before, self._base, records, new, touched, decision.lacks, idle=not self.has_new)
+        return Incremental(
+            plan,
+            before,
+            self._base,
+            records,
+            new,
+            touched,
+            decision.lacks,
+            idle=not self.has_new,
+            unplaced=self._unplaced,
+        )
 
     def _reading(self, known: Inspection, decision: GoOn) -> Reading:
         spark, pipeline, before = self._spark, self._pipeline, self.before.read
@@ -422,7 +484,7 @@ class _Facts(Facts):
         return take_new(pipeline, identities, before, later, self._new, known, lacks=decision.lacks)
 
 
-def _why_full(pipeline: Pipeline, before: PreviousRun, limit: int, batches: LiveBatches | None) -> str:
+def _why_full(pipeline: Pipeline, before: PreviousRun, limit: int | None, batches: LiveBatches | None) -> str:
     """Why a night cannot go on from the run `before`; empty: it can. `limit`: arrivals from then on are ahead."""
     if windows_of(pipeline).is_merging:
         return "sessions are read as a whole"
@@ -438,10 +500,30 @@ def _why_full(pipeline: Pipeline, before: PreviousRun, limit: int, batches: Live
         return "the order of each partition decides: it is read as a whole"
     if pipeline.engine is Engine.KAFKA_STREAMS and not before.steps.by_partition:
         return f"run {before.run_id} kept no stream time of each partition"
-    if before.processing_time_end >= limit:
+    if limit is not None and before.processing_time_end >= limit:
         at = format_instant(before.processing_time_end)
         return f"run {before.run_id} has read an arrival that is ahead of the clock ({at})"
     return ""
+
+
+def _why_behind(before: PreviousRun, pipeline: Pipeline, opened: OpenHistory, seen: Inspection) -> str:
+    """Why a record that the run `before` has read is ahead of new ones behind it; empty: none is."""
+    for partition, first in first_arrivals(pipeline, opened, seen.partitions, before.as_of).items():
+        last = before.last_arrivals.get(partition, first)
+        if last - first > pipeline.quarantine.ahead:
+            return (
+                f"run {before.run_id} has read an arrival ({format_instant(last)}) that is ahead of a record behind it "
+                f"({format_instant(first)}), in partition {partition_in_words(partition, names_of(pipeline))}"
+            )
+    return ""
+
+
+def _came_unplaced(spark: SparkSession, tables: Tables, records: DataFrame) -> int:
+    """How many records without a place in the log are in the history, and not in quarantine yet."""
+    known = 0
+    if spark.catalog.tableExists(tables.quarantine):
+        known = spark.table(tables.quarantine).where(is_unplaced("partition", "offset")).count()
+    return max(0, records.count() - known)
 
 
 def _has_same_batches(before: PreviousRun, batches: LiveBatches) -> bool:
@@ -477,9 +559,7 @@ def _newer_run(
     if not rows:
         return None
     if ends is None:
-        opened = open_history(spark, pipeline, arrivals_before=arrival_limit(pipeline, now()))
-        arrived = canonical(opened, pipeline).where(F.col(ARRIVAL) < F.lit(until))
-        ends = {row[0]: row[1] + 1 for row in arrived.groupBy(PARTITION).agg(F.max(OFFSET)).collect()}
+        ends = _end_offsets(spark, pipeline, until, now)
     for run_id, as_of in rows:
         read = as_of or {}
         has_all = all(read.get(partition, 0) >= end for partition, end in ends.items())
@@ -501,14 +581,19 @@ def _nothing_new(
 def _end_offsets(spark: SparkSession, pipeline: Pipeline, until: int, now: Callable[[], datetime]) -> dict[int, int]:
     """The end offsets of what has arrived before `until`."""
     opened = open_history(spark, pipeline, arrivals_before=arrival_limit(pipeline, now()))
-    records = _arrived_before(canonical(opened, pipeline), until)
-    seen = inspect_history(spark, pipeline, opened, records=records, until=until)
-    return {p.partition: p.end_offset for p in seen.partitions}
+    if counts_latest_arrival(pipeline) and (clocks := inspect_history(spark, pipeline, opened).clocks):
+        opened = opened_again(spark, pipeline, opened, clocks)
+    return end_offsets_before(canonical(opened, pipeline), until)
 
 
 def _arrived_before(records: DataFrame, until: int | None) -> DataFrame:
-    """Records with no usable arrival stay: they go to quarantine with their neighbours in the log."""
-    return records if until is None else records.where(F.col(ARRIVAL).isNull() | (F.col(ARRIVAL) < F.lit(until)))
+    """The log up to the last record of each partition that has arrived before `until` (epoch ms; None: all of it).
+
+    Records before that one whose arrival is not usable, or later, stay: they go to quarantine, or break the order.
+    """
+    if until is None:
+        return records
+    return cut_at(records, end_offsets_before(records, until) or _NOTHING)
 
 
 def why_ahead(before: PreviousRun, spec: ReplaySpec, new: DataFrame, seen: Inspection) -> str:

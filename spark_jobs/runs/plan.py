@@ -41,6 +41,7 @@ from spark_jobs.runs.night.taken import take
 from spark_jobs.runs.plan_document import Plan
 from spark_jobs.runs.published_columns import refuse_other_columns
 from spark_jobs.runs.requesting import check_order, check_range
+from spark_jobs.runs.silence import fallen_silent
 from spark_jobs.sources import (
     Inspection,
     OpenHistory,
@@ -49,11 +50,13 @@ from spark_jobs.sources import (
     check_pinned,
     check_schema_ids,
     cut_at,
+    ends_within,
     fidelity_of,
     inspect_history,
     is_small,
     names_of,
     open_history,
+    opened_again,
     partition_columns,
     quarantined,
     spooled,
@@ -135,7 +138,7 @@ def make_plan(
     read = canonical(opened, pipeline) if records is None else records
     below = cut_at(read, as_of or {}) if records is None and opened.topic is None else read
     found_fidelity = fidelity_of(pipeline, opened)
-    size, other = None, ""
+    size, other, unread = None, "", dict[int, int]()
     if seen is None or reading is None:
         size = size_of(spark, opened)
         if not beyond_limits:
@@ -143,10 +146,17 @@ def make_plan(
         refuse_other_columns(spark, pipeline, read)
         before = read_before(spark, Tables.of(pipeline), pipeline)
         known = {} if before is None else before.reading.known
+        is_cut = as_of is not None
         seen = inspect_history(spark, pipeline, opened, as_of=as_of, records=below, known=known)
+        if seen.clocks:
+            opened = opened_again(spark, pipeline, opened, seen.clocks)
+            as_of = ends_within({p.partition: p.end_offset for p in seen.partitions}, seen.clocks)
+            unread = seen.clocks.ends
+            read = canonical(opened, pipeline)
+            below = read if opened.topic is not None else cut_at(read, as_of)
+            seen = inspect_history(spark, pipeline, opened, as_of=as_of, records=below, known=known)
         found_fidelity = fidelity_of(pipeline, opened, seen.partitions)
         seen = replace(seen, history_records=seen.records)
-        is_cut = as_of is not None
         taken = take(spark, pipeline, opened, seen, below, before, accepts_another=another_log, is_cut=is_cut)
         reading, other = taken.reading, taken.another_log
         if before is not None and not other:
@@ -214,12 +224,12 @@ def make_plan(
         warnings=(
             *_warnings(pipeline, windows, seen, mode=mode, opened=opened),
             *_emptiness(seen, ends),
+            *_not_read(pipeline, unread),
             *(() if batches is None else batches.notes),
             *([f"all that is published goes, and what is there now takes its place: {other}"] if other else []),
         ),
         reading=reading,
         history_records=seen.records if seen.history_records is None else seen.history_records,
-        arrivals_before=opened.arrivals_before,
         cost=cost,
         another_log=other,
         **opened.pins.by_name(),
@@ -281,6 +291,7 @@ def planned_records(
     Without `plan` one is made, as `make_plan` does with `options`. With one, what had to be accepted since it was made
     is added to its fidelity.
     """
+    is_given = plan is not None
     if plan is None:
         options["as_of"] = as_of_batches(spark, pipeline, options.get("as_of"))
         limit = arrival_limit(pipeline, options.get("now", lambda: datetime.now(UTC))())
@@ -293,7 +304,8 @@ def planned_records(
         plan = plan.model_copy(update={"topic": opened.topic, "inputs": inputs, "fidelity_reasons": reasons})
     if not opened.has_topic and not is_small(opened):
         plan = plan or make_plan(spark, pipeline, opened=opened, **options)
-        yield plan, _records_of(plan, pipeline, opened)
+        as_planned = opened if is_given or plan.pins == opened.pins else open_planned(spark, pipeline, plan)
+        yield plan, _records_of(plan, pipeline, as_planned)
         return
     with spooled(canonical(opened, pipeline), pipeline) as records:
         if plan is None:
@@ -301,7 +313,12 @@ def planned_records(
             plan = make_plan(spark, pipeline, opened=opened, records=below, **options)
         else:
             _refuse_removed(pipeline, plan, records)
-        yield plan, cut_at(records, plan.as_of) if plan.cuts else records
+        if is_given or plan.pins == opened.pins:
+            yield plan, cut_at(records, plan.as_of) if plan.cuts else records
+            return
+    # Some arrivals are ahead: their records are in quarantine, or not read.
+    with spooled(_records_of(plan, pipeline, open_planned(spark, pipeline, plan)), pipeline) as records:
+        yield plan, records
 
 
 def confirm_files(spark: SparkSession, pipeline: Pipeline, plan: Plan) -> None:
@@ -327,11 +344,13 @@ def _opened_again(spark: SparkSession, pipeline: Pipeline, plan: Plan) -> OpenHi
 
 def open_planned(spark: SparkSession, pipeline: Pipeline, plan: Plan) -> OpenHistory:
     """The history as the plan has pinned it, as this definition reads it."""
-    return open_history(spark, pipeline, plan.pins, arrivals_before=plan.arrivals_before)
+    return open_history(spark, pipeline, plan.pins)
 
 
-def arrival_limit(pipeline: Pipeline, now: datetime) -> int:
-    """From this instant on (epoch ms) arrivals are ahead of the clock."""
+def arrival_limit(pipeline: Pipeline, now: datetime) -> int | None:
+    """From this instant on (epoch ms) arrivals are ahead of the clock. None: a run ends where a batch does."""
+    if pipeline.engine is Engine.SPARK:
+        return None
     return int(now.timestamp() * 1000) + pipeline.quarantine.ahead
 
 
@@ -394,7 +413,9 @@ def _warnings(
     found = []
     parts = zip(_by_input(pipeline, seen), opened.inputs or (opened,), names_of(pipeline) or ("",), strict=True)
     for (one, own), part, name in parts:
-        found += [f"{name}: {said}" if name else said for said in _of_partitions(one, own, seen, mode, part)]
+        said = _of_partitions(one, own, seen, mode, part)
+        said += [] if mode is Mode.COMPLETE else fallen_silent(one, windows, own.values(), seen.partitions)
+        found += [f"{name}: {text}" if name else text for text in said]
     found += fields_without_effect(pipeline)
     if seen.quarantined:
         found.append(f"{seen.quarantined} of {seen.records} records go to quarantine")
@@ -427,6 +448,16 @@ def _of_partitions(
             + ("it holds the watermark" if pipeline.watermark.idleness is None else "it holds the watermark until idle")
         )
     return found
+
+
+def _not_read(pipeline: Pipeline, ends: Mapping[int, int]) -> list[str]:
+    """Which last records are ahead of the clock."""
+    limit, names = format_duration(pipeline.quarantine.ahead), names_of(pipeline)
+    return [
+        f"partition {partition_in_words(partition, names)}: the records from offset {end} on arrived more than {limit} "
+        "ahead of the clock; they are not read until they have come to pass, or others follow"
+        for partition, end in sorted(ends.items())
+    ]
 
 
 _EMPTY_TIMES, _EMPTY_ENDS = 1000, 10_000

@@ -14,7 +14,7 @@ from spark_jobs.definition.mode import Mode
 from spark_jobs.definition.union import of_input
 from spark_jobs.eventtime.durations import format_duration
 from spark_jobs.eventtime.ranges import TimeRange
-from spark_jobs.pins import PartitionRange, PinnedFile, PinnedSchemas, PinnedSnapshot, PinnedTopic, Pins
+from spark_jobs.pins import ClockBound, PartitionRange, PinnedFile, PinnedSchemas, PinnedSnapshot, PinnedTopic, Pins
 from spark_jobs.runs.documents import Document
 from spark_jobs.runs.night.reading import Reading
 from spark_jobs.runs.stages import ReplayChunk, chunk_stages
@@ -50,8 +50,8 @@ class Plan(Document):
 
     `is_whole`: the range holds every window of the history up to the end offsets. `records` were read for this run;
     `history_records` are those of the whole history up to the end offsets, and `reading` is what the results stand on.
-    `arrivals_before`: from this instant on arrivals were ahead of the clock. `gaps`: what of the range no chunk holds,
-    because no record is there.
+    `clocks`: the arrivals that are ahead of records behind them. `gaps`: what of the range no chunk holds, because no
+    record is there.
     `behind`: the files behind a table, `snapshot`: what is read of an Iceberg table, `schemas`: by which values are
     decoded, `lookup`: the snapshot that records are looked up in, see `OpenHistory`; `inputs`: the same of each input
     of a union. `cost`: what the run costs; None where it reads new records alone. `another_log`: how the history
@@ -86,7 +86,6 @@ class Plan(Document):
     reading: Reading
     history_records: int
     version: str = __version__
-    arrivals_before: int | None = None
     gaps: tuple[TimeRange, ...] = ()
     behind: tuple[PinnedFile, ...] | None = None
     snapshot: PinnedSnapshot | None = None
@@ -95,6 +94,7 @@ class Plan(Document):
     cost: Cost | None = None
     another_log: str = ""
     inputs: tuple[Pins, ...] = ()
+    clocks: tuple[ClockBound, ...] = ()
 
     def of_inputs(self) -> tuple[Plan, ...]:
         """What the plan says of each input of a union, under the input's own partition numbers."""
@@ -113,7 +113,8 @@ class Plan(Document):
     @property
     def pins(self) -> Pins:
         """What the plan has pinned of the history."""
-        return Pins(self.pinned or None, self.behind, self.topic, self.snapshot, self.schemas, self.inputs, self.lookup)
+        pinned = self.pinned or None
+        return Pins(pinned, self.behind, self.topic, self.snapshot, self.schemas, self.inputs, self.lookup, self.clocks)
 
     @property
     def files(self) -> tuple[PinnedFile, ...] | None:

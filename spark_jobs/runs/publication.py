@@ -8,6 +8,7 @@ other process may publish the run, and no other run may have published the range
 from __future__ import annotations
 
 import json
+from dataclasses import astuple
 from functools import partial
 from typing import Any
 
@@ -31,7 +32,7 @@ from spark_jobs.runs.start import instant
 from spark_jobs.runs.status import RunStatus
 from spark_jobs.runs.store import STEPS
 from spark_jobs.runs.verification import Verified
-from spark_jobs.sources import QUARANTINE_SCHEMA
+from spark_jobs.sources import QUARANTINE_SCHEMA, clocks_of
 from spark_jobs.spark.parallel import run_parallel
 
 _QUARANTINE = StructType([StructField("run_id", StringType()), *QUARANTINE_SCHEMA])
@@ -220,7 +221,11 @@ def save_state(job: Job) -> None:
     if document is None and job.is_faithful:
         return
     plan, table = job.plan, job.result.tables.timeline_state
-    state = ({} if document is None else document.state) | {"records": plan.history_records}
+    state = ({} if document is None else document.state) | {
+        "records": plan.history_records,
+        "last_arrivals": {p.partition: p.last_arrival for p in plan.partitions if p.last_arrival is not None},
+        "clocks": [astuple(bound) for bound in clocks_of(plan.pins)],
+    }
     state[READING] = plan.named_reading.to_json()
     row = {
         "pipeline": job.pipeline.name,

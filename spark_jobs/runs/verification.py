@@ -120,7 +120,7 @@ def verified(
             found = account(before)
             found.write(job.folder)
             if found.unaccounted_records or found.unaccounted_pairs:  # DEBUG
-                import os, datetime
+                import os
 
                 open("/tmp/mismatch.txt", "a").write(
                     f"{os.environ.get('PYTEST_CURRENT_TEST')} {job.pipeline.name} {job.pipeline.engine} {job.plan.mode} {job.kind} {type(job.spec.windows).__name__} whole={job.plan.is_whole} {found.model_dump_json()}\n"

@@ -121,6 +121,7 @@ class Incremental:
     `records` are the history, `new` those of it that have arrived since; `touched`: the windows that they touch.
     `base`: the published table when that run was looked for. `lacks`: records that were read before are gone, so that
     windows may keep their values. `idle`: nothing has arrived; only what the live job has emitted is compared.
+    `unplaced`: all records without a partition or an offset; None: the history has none.
     """
 
     plan: Plan
@@ -131,6 +132,7 @@ class Incremental:
     touched: AffectedWindows
     lacks: bool
     idle: bool = False
+    unplaced: DataFrame | None = None
 
     @property
     def replay_stages(self) -> tuple[ReplayTouched, ...]:
@@ -154,6 +156,8 @@ class IncrementalWork:
         self.history = History(good(night.records), night.plan.event_times, night.plan.processing_time_end)
         self.good_news = good(night.new)
         self.to_quarantine = night.new
+        if night.unplaced is not None:
+            self.to_quarantine = night.new.unionByName(night.unplaced, allowMissingColumns=True)
         self.replay_stages = night.replay_stages
 
     @cached_property

@@ -16,6 +16,14 @@ from spark_jobs.pins import (
     TableFormat,
 )
 from spark_jobs.sources.check import check_expressions
+from spark_jobs.sources.clocks import (
+    Clocks,
+    clocks_of,
+    end_offsets_before,
+    ends_within,
+    first_arrivals,
+    opened_again,
+)
 from spark_jobs.sources.empty_offsets import Empty, empty_after, empty_in_both, empty_offsets, fidelity_of, is_empty
 from spark_jobs.sources.fidelity import fidelity
 from spark_jobs.sources.files import changed_files, check_pinned, files_there
@@ -42,6 +50,7 @@ from spark_jobs.sources.records import (
     arrived_since,
     came_since,
     canonical,
+    counts_latest_arrival,
     cut_at,
     good,
     quarantined,
@@ -49,4 +58,5 @@ from spark_jobs.sources.records import (
 from spark_jobs.sources.schema_ids import check_schema_ids
 from spark_jobs.sources.spool import is_short, is_small, narrowed, spooled
 from spark_jobs.sources.union import names_of, records_of_input
+from spark_jobs.sources.unplaced import can_be_unplaced, is_unplaced, unplaced
 from spark_jobs.spark.failures import reading

@@ -46,7 +46,7 @@ from spark_jobs.sources.lookup import pin_lookup
 from spark_jobs.sources.opened import OpenHistory
 from spark_jobs.sources.payload import column_fields, encoded_fields
 from spark_jobs.sources.query_files import ROWS, files_read, numbered, with_file_positions
-from spark_jobs.sources.records import NOT_BEFORE, canonical
+from spark_jobs.sources.records import canonical
 from spark_jobs.sources.schemas import pin_schemas
 from spark_jobs.sources.stitched import empty_stitched, open_stitched
 from spark_jobs.sources.union import joined, names_of
@@ -127,7 +127,8 @@ def open_history(
     Args:
         pins: What a plan has pinned; None: nothing.
         as_of: End offsets by partition. They are used for a topic only: other histories are cut by `cut_at`.
-        arrivals_before: Records that arrived at or after this instant (epoch ms) go to quarantine; None: none do.
+        arrivals_before: From this instant on (epoch ms) arrivals are ahead of the clock, see `sources.clocks`;
+            None: the end offsets are known.
 
     Raises:
         SourceError: No file matches, a Parquet file is truncated, schemas differ, a pinned file is gone or was written
@@ -141,7 +142,7 @@ def open_history(
     pins = replace(pins, schemas=pins.schemas or schemas_now(spark, pipeline))
     opened = replace(source_of(spark, pipeline).open(pins, as_of), schemas=pins.schemas)
     opened = replace(opened, lookup=pin_lookup(spark, pipeline, pins.lookup))
-    return replace(opened, frame=_bounded(opened.frame, arrivals_before), arrivals_before=arrivals_before)
+    return replace(opened, arrivals_before=arrivals_before, clocks=pins.clocks)
 
 
 def empty_history(spark: SparkSession, pipeline: Pipeline) -> OpenHistory:
@@ -154,10 +155,6 @@ def schemas_now(spark: SparkSession, pipeline: Pipeline) -> PinnedSchemas | None
     """The schemas that the pipeline's registry has now; None where it names none. Raises SourceError."""
     with named_by(pipeline, "value", "registry"):
         return pin_schemas(spark, pipeline.value)
-
-
-def _bounded(frame: DataFrame, arrivals_before: int | None) -> DataFrame:
-    return frame if arrivals_before is None else frame.withColumn(NOT_BEFORE, F.lit(arrivals_before).cast("bigint"))
 
 
 def partition_columns(spark: SparkSession, pipeline: Pipeline) -> tuple[str, ...]:
@@ -227,7 +224,7 @@ class FilesSource(Source):
         later = {file: number for file, number in numbers.items() if number * ROWS >= ends.get(0, 0)}
         if not later:
             return opened.frame.limit(0)
-        return _bounded(self._frame(tuple(later), later), opened.arrivals_before)
+        return self._frame(tuple(later), later)
 
     def in_files(self, opened: OpenHistory, files: Sequence[PinnedFile]) -> DataFrame:
         chosen = records_in(opened.frame, files)
@@ -326,7 +323,7 @@ class LakeSource(Source):
             case Change.NONE:
                 return opened.frame.limit(0)
             case Change.APPENDED:
-                return _bounded(read_appended(self.spark, before, now), opened.arrivals_before)
+                return read_appended(self.spark, before, now)
             case _:
                 return _without_old_records(opened.frame, self.history.position, ends)
 
@@ -350,13 +347,12 @@ class KafkaSource(Source):
     def since(
         self, opened: OpenHistory, ends: Mapping[int, int], whole: Sequence[PinnedSnapshot | None] = (None,)
     ) -> DataFrame:
-        """Read from the end offsets on: a broker seeks, it does not filter."""
+        """Read from the end offsets on: a broker seeks, it does not filter. The running maximum needs the whole log."""
         topic = opened.topic
-        if topic is None:
+        if topic is None or self.history.going_back == "running_maximum":
             return opened.frame
         ranges = tuple(replace(r, start=max(r.start, min(ends.get(r.partition, r.start), r.end))) for r in topic.ranges)
-        from_there = self.open(Pins(topic=replace(topic, ranges=ranges))).frame
-        return _bounded(from_there, opened.arrivals_before)
+        return self.open(Pins(topic=replace(topic, ranges=ranges))).frame
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame, SparkSession
 from spark_jobs.errors import SourceError
 from spark_jobs.pins import Change, PinnedSnapshot
 from spark_jobs.spark.failures import reading, short
-from spark_jobs.spark.gateway import JAVA_ERRORS, JavaObject, loaded_iceberg_table
+from spark_jobs.spark.gateway import JAVA_ERRORS, JavaObject, is_instance_of, loaded_iceberg_table
 from spark_jobs.spark.snapshots import rows_at, way_back
 
 _APPEND, _DELETE, _REWRITE = "append", "delete", "replace"
@@ -110,7 +110,7 @@ def table_partitions(spark: SparkSession, table: str) -> tuple[str, ...]:
 
 def _loaded(spark: SparkSession, table: str) -> JavaObject:
     try:
-        return loaded_iceberg_table(spark, table)
+        found = loaded_iceberg_table(spark, table)
     except JAVA_ERRORS as error:
         what = short(str(error))
         hint = (
@@ -118,3 +118,19 @@ def _loaded(spark: SparkSession, table: str) -> JavaObject:
             "Of a Delta table, write `format: delta`."
         )
         raise SourceError(f"there is no such Iceberg table: {what}", table, hint) from error
+    _refuse_part(spark, found, table)
+    return found
+
+
+def _refuse_part(spark: SparkSession, found: JavaObject, table: str) -> None:
+    """Raises SourceError where the name is of a branch, a tag, a snapshot or metadata: none can be pinned beside."""
+    last = table.rpartition(".")[2].strip("`")
+    is_metadata = is_instance_of(spark, found, "org.apache.iceberg.BaseMetadataTable")
+    if is_metadata or found.name().rpartition(".")[2].lower() != last.lower():
+        what = "a metadata table" if is_metadata else "a branch, a tag or a snapshot"
+        raise SourceError(
+            f"`{last}` names {what} of an Iceberg table, not a table",
+            table,
+            f"Write `table: {table.rpartition('.')[0]}`. A run reads its current snapshot and pins it; to have what "
+            "is on a branch, fast-forward `main` to it.",
+        )

@@ -8,8 +8,9 @@ partitions, never with records.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession, Window
@@ -24,10 +25,11 @@ from spark_jobs.errors import HistoryError
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.pins import OffsetRange, PartitionRange, PinnedTopic
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, OFFSET, PARTITION, SEQUENCE, end_offset
+from spark_jobs.sources.clocks import NO_CLOCKS, Clocks, judged, log_of
 from spark_jobs.sources.decode import REASON
 from spark_jobs.sources.opened import OpenHistory
 from spark_jobs.sources.positions import Bucket, Buckets, Found, Known, Zone, most_buckets, shift_for
-from spark_jobs.sources.records import canonical, cut_at
+from spark_jobs.sources.records import canonical, counts_latest_arrival, cut_at
 from spark_jobs.sources.scan import (
     FIELDS,
     NO_NUMBER,
@@ -57,6 +59,7 @@ class Inspection:
         event_times: The range of the good records' event times; None where there is none.
         history_records: The records of the whole history, where only new ones were counted; None where nobody knows.
         positions: The positions of the records that have one, by partition and by zone beside what was read before.
+        clocks: Arrivals that are ahead: the history has to be opened again without them, and counted anew.
     """
 
     partitions: tuple[PartitionRange, ...]
@@ -66,6 +69,7 @@ class Inspection:
     event_times: TimeRange | None
     history_records: int | None = None
     positions: Found = field(default_factory=dict)
+    clocks: Clocks = NO_CLOCKS
 
 
 def inspect_history(
@@ -76,6 +80,7 @@ def inspect_history(
     as_of: Mapping[int, int] | None = None,
     records: DataFrame | None = None,
     until: int | None = None,
+    since: Mapping[int, int] | None = None,
     known: Mapping[int, Known] | None = None,
 ) -> Inspection:
     """Count the records of a history and check the order of its log.
@@ -84,6 +89,7 @@ def inspect_history(
 
     Args:
         as_of: End offsets by partition: only records below them count.
+        since: End offsets by partition from which on `records` are; None: from the first record on.
         records: The canonical records where the caller has them already, with nothing above `as_of`.
         until: `records` are those that arrived before this instant: a topic was not read up to its pinned end.
         known: What was read before of each partition.
@@ -95,9 +101,11 @@ def inspect_history(
     if records is None:
         records = canonical(opened, pipeline)
         records = cut_at(records, as_of or {}) if opened.topic is None else records
+    look = partial(_clocks, records, pipeline, opened, since, as_of)
     if opened.topic is not None and opened.has_unique_offsets:
         with reading(opened.description):
-            return _inspect_topic(records, pipeline, opened, opened.topic if until is None else None, known or {})
+            read = opened.topic if until is None else None
+            return _inspect_topic(records, pipeline, opened, read, look, known or {})
     position = pipeline.history.position
     has_arrival = position.arrival is not None
     has_sequence = position.sequence is not None
@@ -110,13 +118,39 @@ def inspect_history(
         else:
             answer = chosen.mapInArrow(scan, OUTPUT).toArrow()
         rows = [Row(*values) for values in zip(*(answer.column(name).to_pylist() for name in FIELDS), strict=True)]
+        ranges = _ranges(rows)
         suspects = _suspects(rows)
-        for partition in sorted(suspects):
+        arrivals = {p: (seen.first_arrival, seen.last_arrival) for p, seen in ranges.items()} if has_arrival else {}
+        clocks = look(arrivals, ranges if WHOLE_LOG in suspects else suspects)
+        for partition in sorted(suspects if not clocks else ()):
             _refuse_disorder(records, pipeline, opened, partition)
     pinned = () if until is not None else _pinned_ranges(opened, as_of)
     if pipeline.engine is Engine.SPARK and not pinned:  # a run ends where a batch does
         pinned = tuple(OffsetRange(partition, 0, end) for partition, end in (as_of or {}).items())
-    return _inspection(rows, has_arrival, pinned)
+    return replace(_inspection(rows, ranges, has_arrival, pinned), clocks=clocks)
+
+
+def _clocks(
+    records: DataFrame,
+    pipeline: Pipeline,
+    opened: OpenHistory,
+    since: Mapping[int, int] | None,
+    as_of: Mapping[int, int] | None,
+    arrivals: Mapping[int, tuple[int, int]],
+    disordered: Iterable[int],
+) -> Clocks:
+    """What the log says of clocks, given the first and last arrival of each partition, and where arrivals go back.
+
+    A running maximum hides what goes back: then the log itself is looked at.
+    """
+    limit = opened.arrivals_before
+    ahead = [p for p, (_, last) in arrivals.items() if limit is not None and last >= limit]
+    if counts_latest_arrival(pipeline):
+        log = log_of(opened, pipeline, since, as_of)
+        return judged(log, pipeline, opened, disordered=arrivals, ahead=ahead)
+    if not (disordered or ahead) or not arrivals:
+        return NO_CLOCKS
+    return judged(records, pipeline, opened, disordered={*disordered, *ahead}, ahead=ahead)
 
 
 def _pinned_ranges(opened: OpenHistory, as_of: Mapping[int, int] | None) -> tuple[OffsetRange, ...]:
@@ -136,6 +170,7 @@ def _inspect_topic(
     pipeline: Pipeline,
     opened: OpenHistory,
     topic: PinnedTopic | None,
+    look: Callable[[Mapping[int, tuple[int, int]], Iterable[int]], Clocks],
     known: Mapping[int, Known],
 ) -> Inspection:
     """Inspect a topic alone in one aggregation: no offset can be in a topic twice.
@@ -178,13 +213,20 @@ def _inspect_topic(
         )
         .collect()
     )
-    for partition in sorted({row[PARTITION] for row in rows if row["goes_back"]}):
-        _refuse_disorder(records, pipeline, opened, partition)
+    disordered = sorted({row[PARTITION] for row in rows if row["goes_back"]})
     seen: dict[int, Range] = {}
+    arrivals: dict[int, tuple[int, int]] = {}
     for row in rows:
+        partition, bounds = row[PARTITION], (row["first_arrival"], row["last_arrival"])
         if row["last"] is not None:
-            one = Range(row["first"], row["last"], row["first_arrival"], row["last_arrival"], row["records"])
-            seen[row[PARTITION]] = seen[row[PARTITION]].widened(one) if row[PARTITION] in seen else one
+            one = Range(row["first"], row["last"], *bounds, row["records"])
+            seen[partition] = seen[partition].widened(one) if partition in seen else one
+        if None not in bounds:
+            first, last = arrivals.get(partition, bounds)
+            arrivals[partition] = (min(first, bounds[0]), max(last, bounds[1]))
+    clocks = look(arrivals, disordered)
+    for partition in disordered if not clocks else ():
+        _refuse_disorder(records, pipeline, opened, partition)
     times = [(row["first_time"], row["last_time"]) for row in rows if row["first_time"] is not None]
     return Inspection(
         partitions=_partition_ranges(seen, True, topic.ranges if topic is not None else ()),
@@ -193,6 +235,7 @@ def _inspect_topic(
         missing_event_times=sum(row["missing"] for row in rows),
         event_times=TimeRange(min(f for f, _ in times), max(last for _, last in times) + 1) if times else None,
         positions=_found((row[PARTITION], row["zone"], shift, row["number"], _bucket_of(row)) for row in rows),
+        clocks=clocks,
     )
 
 
@@ -279,11 +322,17 @@ def _refuse_disorder(records: DataFrame, pipeline: Pipeline, opened: OpenHistory
     )
 
 
-def _inspection(rows: list[Row], has_arrival: bool, pinned: Sequence[OffsetRange]) -> Inspection:
+def _ranges(rows: list[Row]) -> dict[int, Range]:
     ranges: dict[int, Range] = {}
     for row in (row for row in rows if row.kind == Kind.RANGE):
         seen = Range(row.first, row.last, row.first_arrival, row.last_arrival, row.records)
         ranges[row.partition] = ranges[row.partition].widened(seen) if row.partition in ranges else seen
+    return ranges
+
+
+def _inspection(
+    rows: list[Row], ranges: Mapping[int, Range], has_arrival: bool, pinned: Sequence[OffsetRange]
+) -> Inspection:
     totals = [row for row in rows if row.kind == Kind.TOTALS]
     times = [(row.first, row.last) for row in totals if row.first != NO_NUMBER]
     return Inspection(

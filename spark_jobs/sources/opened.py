@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 
-from spark_jobs.pins import PinnedFile, PinnedSchemas, PinnedSnapshot, PinnedTopic, Pins
+from spark_jobs.pins import ClockBound, PinnedFile, PinnedSchemas, PinnedSnapshot, PinnedTopic, Pins
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,8 @@ class OpenHistory:
         snapshot: The snapshot that `frame` reads of an Iceberg table; None where there is none.
         schemas: Those of a schema registry by which values are decoded; None where there is no registry.
         lookup: The snapshot of the table that records are looked up in; None where there is no lookup.
-        arrivals_before: Arrivals from this instant on (epoch ms) are ahead of the clock; None: nobody has looked.
+        arrivals_before: Arrivals from this instant on (epoch ms) are ahead of the clock; None: nobody looks at it.
+        clocks: The arrivals that are ahead of records behind them, so that their records go to quarantine.
         inputs: Those of a union, each opened by itself; `frame` has the canonical records of all then.
         has_unique_offsets: No offset can be in it twice, so only the arrivals have to be checked.
     """
@@ -39,6 +40,7 @@ class OpenHistory:
     schemas: PinnedSchemas | None = None
     lookup: PinnedSnapshot | None = None
     inputs: tuple[OpenHistory, ...] = ()
+    clocks: tuple[ClockBound, ...] = ()
 
     @property
     def has_topic(self) -> bool:
@@ -49,7 +51,8 @@ class OpenHistory:
     def pins(self) -> Pins:
         """What has to be opened again to read the same."""
         inputs = tuple(one.pins for one in self.inputs)
-        return Pins(self.pinned or None, self.behind, self.topic, self.snapshot, self.schemas, inputs, self.lookup)
+        pinned = self.pinned or None
+        return Pins(pinned, self.behind, self.topic, self.snapshot, self.schemas, inputs, self.lookup, self.clocks)
 
     @property
     def files(self) -> tuple[PinnedFile, ...] | None:

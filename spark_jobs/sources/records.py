@@ -20,9 +20,10 @@ can use all of them. Everything is evaluated lazily, and in the JVM.
 from __future__ import annotations
 
 import functools
+import itertools
 import operator
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import astuple, replace
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, Window
@@ -36,7 +37,7 @@ from spark_jobs.definition.instants import format_instant
 from spark_jobs.definition.payload import EventTime
 from spark_jobs.definition.position import Position
 from spark_jobs.definition.yaml_tree import FieldPath
-from spark_jobs.pins import PinnedSchemas, PinnedSnapshot
+from spark_jobs.pins import ClockBound, PinnedSchemas, PinnedSnapshot
 from spark_jobs.replay import aggregates
 from spark_jobs.replay.columns import (
     ADMITTED,
@@ -72,8 +73,8 @@ NO_POSITION = "no position"
 MISSING_EVENT_TIME = "missing event time"
 PENDING = "rw_pending"
 WRONG_ARRIVAL = "rw_wrong_arrival"
-NOT_BEFORE = "rw_not_before"
-"""The column of an opened history that says from which arrival (epoch ms) on they are ahead of the clock."""
+_IS_AHEAD = "rw_is_ahead"
+_AHEAD = "arrival ahead of records behind it in its partition"
 _FIRST_ARRIVAL, _LAST_ARRIVAL = -62_135_596_800_000, 253_402_300_800_000
 """The years 1 to 9999, epoch ms: outside of them there is no timestamp."""
 _YEAR_9999 = 253_370_678_400_000, 253_402_387_200_000
@@ -103,10 +104,9 @@ def canonical(opened: OpenHistory, pipeline: Pipeline, frame: DataFrame | None =
     if opened.inputs:  # those of a union are canonical records already
         return rows
     is_prepared = has_positions(rows)
-    if is_prepared:
-        placed = with_arrivals_bounded(rows, pipeline.history.position)
-    else:
-        placed = _with_log_positions(rows, pipeline)
+    placed = _placed(rows, pipeline, opened.clocks)
+    if counts_latest_arrival(pipeline):
+        placed = running_maximum(placed)
     placed = _read_when_discovered(placed, pipeline.watermark.discovered)
     more = lookup_columns(placed.sparkSession, pipeline, opened.lookup)
     before, after = _split_filter(placed, pipeline, schemas, more)
@@ -186,12 +186,26 @@ def has_positions(frame: DataFrame) -> bool:
     return ARRIVAL in frame.columns
 
 
-def _with_log_positions(frame: DataFrame, pipeline: Pipeline) -> DataFrame:
+def logged(opened: OpenHistory, pipeline: Pipeline) -> DataFrame:
+    """PARTITION, OFFSET and ARRIVAL of all records of a history that is no union, as the log has them.
+
+    No filter is applied, and no running maximum.
+    """
+    return _placed(opened.frame, pipeline, opened.clocks).select(PARTITION, OFFSET, ARRIVAL).dropna()
+
+
+def counts_latest_arrival(pipeline: Pipeline) -> bool:
+    """Whether a record's arrival is the latest so far in its partition, of the pipeline or of an input of a union."""
+    if pipeline.inputs:
+        return any(counts_latest_arrival(one) for one in pipeline.inputs)
     position = pipeline.history.position
-    placed = with_arrivals_bounded(with_positions(frame, position, pipeline), position)
-    if position.going_back == "running_maximum" and None not in (position.offset, position.arrival):
-        return running_maximum(placed)
-    return placed
+    return position.going_back == "running_maximum" and None not in (position.offset, position.arrival)
+
+
+def _placed(rows: DataFrame, pipeline: Pipeline, clocks: Sequence[ClockBound]) -> DataFrame:
+    position = pipeline.history.position
+    placed = rows if has_positions(rows) else with_positions(rows, position, pipeline)
+    return with_arrivals_bounded(placed, position, clocks)
 
 
 def _read_when_discovered(placed: DataFrame, discovered: Mapping[int, int]) -> DataFrame:
@@ -203,7 +217,7 @@ def _read_when_discovered(placed: DataFrame, discovered: Mapping[int, int]) -> D
     return placed.withColumn(ARRIVAL, arrival) if discovered else placed
 
 
-def with_arrivals_bounded(placed: DataFrame, position: Position) -> DataFrame:
+def with_arrivals_bounded(placed: DataFrame, position: Position, clocks: Sequence[ClockBound] = ()) -> DataFrame:
     """Take arrivals that cannot be right away; WRONG_ARRIVAL says of such a record why it goes to quarantine.
 
     Without an arrival a record has no place in the log: it moves no watermark, and no end offset.
@@ -211,18 +225,29 @@ def with_arrivals_bounded(placed: DataFrame, position: Position) -> DataFrame:
     before = F.lit(_LAST_ARRIVAL if position.arrival_latest is None else position.arrival_latest)
     earliest = _FIRST_ARRIVAL if position.arrival_earliest is None else position.arrival_earliest
     arrival = F.col(ARRIVAL)
-    bounds = f"[{format_instant(earliest)}, "
-    limit = before if NOT_BEFORE not in placed.columns else F.least(before, NOT_BEFORE)
+    latest = "10000-01-01T00:00:00Z" if position.arrival_latest is None else format_instant(position.arrival_latest)
     shown = F.when(
         (arrival >= F.lit(_FIRST_ARRIVAL)) & (arrival < F.lit(_LAST_ARRIVAL)),
         F.concat(F.lit(": "), F.date_format(F.timestamp_millis(arrival), "yyyy-MM-dd'T'HH:mm:ss'Z'")),
     ).otherwise(F.lit(""))
-    until = F.date_format(F.timestamp_millis(limit), "yyyy-MM-dd'T'HH:mm:ss'Z)'")
-    reason = F.concat(F.lit(f"arrival out of {bounds}"), until, shown)
-    is_wrong = (arrival < F.lit(earliest)) | (arrival >= limit)
-    return placed.withColumns({WRONG_ARRIVAL: F.when(is_wrong, reason), ARRIVAL: F.when(~is_wrong, arrival)}).drop(
-        NOT_BEFORE
+    is_wrong = (arrival < F.lit(earliest)) | (arrival >= before)
+    reason = F.when(is_wrong, F.concat(F.lit(f"arrival out of [{format_instant(earliest)}, {latest})"), shown))
+    if clocks:  # a column of its own: beside a new ARRIVAL, Spark would take that one in the lambda function
+        placed = placed.withColumn(_IS_AHEAD, _is_ahead(clocks))
+        reason = F.coalesce(reason, F.when(F.col(_IS_AHEAD), F.concat(F.lit(_AHEAD), shown)))
+        is_wrong = is_wrong | F.col(_IS_AHEAD)
+    return placed.withColumns({WRONG_ARRIVAL: reason, ARRIVAL: F.when(~is_wrong, arrival)}).drop(_IS_AHEAD)
+
+
+def _is_ahead(clocks: Sequence[ClockBound]) -> Column:
+    """Whether a record's arrival is ahead of records behind it."""
+    listed = (
+        (F.lit(partition), F.array(*(F.struct(*(F.lit(n).cast("bigint") for n in astuple(one)[1:])) for one in bounds)))
+        for partition, bounds in itertools.groupby(sorted(clocks), key=lambda one: one.partition)
     )
+    own = F.create_map(*itertools.chain(*listed))[F.col(PARTITION)]
+    found = F.exists(own, lambda b: F.col(OFFSET).between(b["col1"], b["col2"] - 1) & (F.col(ARRIVAL) > b["col3"]))
+    return F.coalesce(found, F.lit(False))
 
 
 def with_positions(

@@ -24,7 +24,7 @@ from spark_jobs.sources.hive import read_table
 from spark_jobs.sources.kafka import append_time, empty_topic, header_map, pin_topic, read_topic
 from spark_jobs.sources.lake_tables import pin_snapshot, read_snapshot
 from spark_jobs.sources.payload import payload_schema, with_payload
-from spark_jobs.sources.records import cut_at, running_maximum, with_positions
+from spark_jobs.sources.records import cut_at, with_positions
 from spark_jobs.spark.failures import reading
 
 _POSITION_COLUMNS = (PARTITION, OFFSET, ARRIVAL)
@@ -110,12 +110,13 @@ def _stitch(
 ) -> DataFrame:
     """The table's records below the offsets of `cut` and all of `topic`, with position and payload columns."""
     recent = with_positions(topic, history.recent.position, pipeline, ("history", "recent", "position"))
+    # A broker gives each record its place. Spark is told, and reads no topic where records without one are sought.
+    recent = recent.withColumns({name: F.coalesce(F.col(name), F.lit(-1)) for name in (PARTITION, OFFSET)})
     recent = with_payload(recent, pipeline, schemas)
     past = cut_at(with_positions(table, history.past.position, pipeline, _POSITION_PATH), cut)
     past = _past_payload(past, history, pipeline, schemas)
     shared = [name for name in recent.columns if name in past.columns]
-    both = past.select(*shared).unionByName(recent.select(*shared))
-    return running_maximum(both) if history.position.going_back == "running_maximum" else both
+    return past.select(*shared).unionByName(recent.select(*shared))
 
 
 def _end_offsets(table: DataFrame, past: PastTable, pipeline: Pipeline) -> dict[int, int]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
 
+from spark_jobs.definition.instants import format_instant
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.timestamps import MIN_TIMESTAMP
 from spark_jobs.eventtime.windows import (
@@ -18,6 +20,7 @@ from spark_jobs.eventtime.windows import (
     TumblingWindows,
 )
 from tests.eventtime.drawing import drawn
+from tests.sampling import first_of
 
 HOUR = 3_600_000
 
@@ -174,6 +177,50 @@ def test_calendar_days_end_on_quarters_of_an_hour_and_last_at_most_25_hours() ->
     ends = [window.end for hour in range(72) for window in days.assign(hour * HOUR)]
     assert {(end - ends[0]) % days.end_step for end in ends} == {0}
     assert days.longest >= 25 * HOUR
+
+
+ZONES = first_of(
+    [
+        "America/St_Johns",  # until 2011 clocks went from 00:01 back to 23:01
+        "Europe/Berlin",
+        "America/Havana",
+        "America/Sao_Paulo",
+        "Asia/Beirut",
+        "Australia/Lord_Howe",
+        "Africa/Cairo",
+        "Atlantic/Azores",
+        "America/Scoresbysund",
+        "Pacific/Apia",
+        "Pacific/Kwajalein",
+        "Asia/Gaza",
+        "America/Asuncion",
+    ],
+    5,
+)
+
+
+def changes_of_clocks(zone: ZoneInfo) -> list[int]:
+    """The instants (epoch ms) from 1970 to 2029 at which the zone's distance from UTC changes."""
+
+    def distance(hour: int) -> timedelta | None:
+        return datetime.fromtimestamp(hour * 3600, UTC).astimezone(zone).utcoffset()
+
+    days = [day * 24 for day in range(60 * 365) if distance(day * 24) != distance(day * 24 + 24)]
+    hours = [hour for day in days for hour in range(day, day + 24) if distance(hour) != distance(hour + 1)]
+    return [hour * HOUR for hour in hours]
+
+
+@pytest.mark.parametrize("zone", ZONES)
+@pytest.mark.parametrize("offset", [0, 5 * HOUR // 2])
+def test_a_calendar_day_holds_its_records_at_both_changes_of_clocks(zone: str, offset: int) -> None:
+    days = CalendarDayWindows(ZoneInfo(zone), 1, offset)
+    steps = [minutes * 60_000 + more for minutes in range(-180, 300, 15) for more in (0, 60_000, -1)]
+    found = changes_of_clocks(days.time_zone)
+    assert found
+    for timestamp in (change + step for change in found for step in (*steps, -25 * HOUR, 25 * HOUR)):
+        (window,) = days.assign(timestamp)
+        assert window.start <= timestamp < window.end, format_instant(timestamp)
+        assert days.day_start(days.day_index(timestamp)) == window.start
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ REGULAR = [
     CumulativeWindows(1200, 300, 100),
 ]
 CALENDAR = [
+    (CalendarDayWindows(ZoneInfo("America/St_Johns")), "2005-10-29T00:00:00Z"),  # from 00:01 back to 23:01
     (CalendarDayWindows(ZoneInfo("America/New_York")), "2013-03-09T00:00:00Z"),
     (CalendarDayWindows(ZoneInfo("America/New_York")), "2013-11-02T00:00:00Z"),
     (CalendarDayWindows(ZoneInfo("America/Havana")), "2013-03-09T00:00:00Z"),  # no midnight on the day of the change

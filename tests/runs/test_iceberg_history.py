@@ -233,3 +233,14 @@ def test_tables_of_known_writers_are_read_by_a_preset(spark, lake: Lake, preset,
     windows, late = contents(spark, defined)[:2]
     assert windows == contents(spark, plain)[0]
     assert len(late) == len(contents(spark, plain)[1]) > 0
+
+
+@pytest.mark.parametrize("part", ["branch_b1", "tag_t1", "files", "snapshots"])
+def test_a_part_of_a_table_is_refused_with_the_table_to_name(spark, lake: Lake, part: str) -> None:
+    lake.append(range(100))
+    spark.sql(f"ALTER TABLE {lake.table} CREATE BRANCH b1")
+    spark.sql(f"ALTER TABLE {lake.table} CREATE TAG t1")
+    named = Lake(lake.spark, lake.folder, f"{lake.table}.{part}")
+    with pytest.raises(SourceError, match="of an Iceberg table, not a table") as refused:
+        make_plan(spark, named.pipeline(part))
+    assert f"`table: {lake.table}`" in refused.value.hint

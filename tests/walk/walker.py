@@ -10,7 +10,6 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from tests.conformance.formats import TINY
 from spark_jobs.definition import Pipeline
 from spark_jobs.errors import EmptyRangeError, HistoryError, RewindowError
 from spark_jobs.eventtime.durations import MINUTE
@@ -19,6 +18,7 @@ from spark_jobs.runs.job import RunResult
 from spark_jobs.runs.nightly import reconcile
 from spark_jobs.runs.plan import planned_records
 from spark_jobs.runs.progress import NoProgress
+from tests.conformance.formats import TINY
 from tests.runs.small_runs import T0
 from tests.walk import plan as s
 from tests.walk.delta import DeltaTable

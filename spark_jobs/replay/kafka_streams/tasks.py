@@ -5,6 +5,7 @@ For what needs the order of a whole partition: sliding windows, restarts, rows o
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -201,14 +202,14 @@ def _run_task(
     ahead = [*of_tasks.get(first.partition, ()), *of_all]
     task = Task[int](topology, restorable=any(restart.state is StoreState.RESTORED for restart in ahead))
     windows = FinalRows(topology, task, changes_late=bool(ahead)) if finals else None
-    closes = _Closes(topology)
+    closes = Closes(topology)
     number = 0
     last = first
     for read in chain((first,), reads):
         for restart in [restart for restart in ahead if restart.is_before(read.offset, read.arrival)]:
             ahead.remove(restart)
             _restart(task, windows, restart)
-            closes = _Closes(topology)
+            closes = Closes(topology)
         processed = task.process(read.key, read.timestamp, read.offset, has_value=read.has_value, clock=read.arrival)
         closes.add(task.stream_time, read.arrival)
         last = read
@@ -238,20 +239,32 @@ def _restart(task: Task[int], windows: FinalRows | None, restart: TaskRestart) -
         windows.lose()
 
 
-class _Closes:
-    """When stream time has passed what, since the task began."""
+class Closes:
+    """When stream time has passed what, since the task began.
+
+    Of the steps of stream time those are kept that pass the end of a window, 16 bytes each: of hopping windows at most
+    one for each advance, of sliding windows and sessions, which can end at any millisecond, each.
+    """
 
     def __init__(self, topology: Topology) -> None:
-        inclusive = not isinstance(topology.windows, HoppingWindows)
-        self._wait = topology.wait + (1 if inclusive else 0)
-        self._times: list[int] = []
-        self._arrivals: list[int] = []
+        windows = topology.windows
+        if isinstance(windows, HoppingWindows):
+            self._wait, self._first_end, self._step = topology.wait, windows.size, windows.advance
+        else:
+            self._wait, self._first_end, self._step = topology.wait + 1, 0, 1
+        self._times, self._arrivals = array("q"), array("q")
+
+    def __len__(self) -> int:
+        return len(self._times)
 
     def add(self, stream_time: int, arrival: int) -> None:
         """A record has been read."""
-        if not self._times or stream_time > self._times[-1]:
+        if not self._times or self._ends_passed(stream_time) > self._ends_passed(self._times[-1]):
             self._times.append(stream_time)
             self._arrivals.append(arrival)
+
+    def _ends_passed(self, stream_time: int) -> int:
+        return (stream_time - self._wait - self._first_end) // self._step
 
     def since(self, end: int, arrival: int) -> int | None:
         """How long (ms) before `arrival` a window with this end was first too old; None: before the task began."""
@@ -259,7 +272,7 @@ class _Closes:
         return arrival - self._arrivals[at] if at < len(self._times) else None
 
 
-def _dropped(processed: Processed[int], read: _Read, closes: _Closes) -> Iterator[TaskRow]:
+def _dropped(processed: Processed[int], read: _Read, closes: Closes) -> Iterator[TaskRow]:
     if processed.ignored is not None:
         yield TaskRow(Kind.IGNORED, read.partition, read.offset, 0, read.key, reason=str(processed.ignored))
     for window, close_time, stream_time in processed.late:

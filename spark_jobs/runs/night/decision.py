@@ -6,6 +6,7 @@
 | no published run can be gone on from | compute all windows |
 | the definition's records cannot be told window by window | compute all windows |
 | nothing proves that the records are those that were read | compute all windows |
+| a record that was read is ahead of one behind it | compute all windows |
 | a partition is new | compute all windows |
 | nothing has arrived, and the live job has emitted nothing new | nothing |
 | a new record is older than the saved watermark | compute all windows |
@@ -43,6 +44,11 @@ class Facts(ABC):
     @abstractmethod
     def evidence(self) -> Evidence:
         """What is proven of the records that were read before: SAME, GONE or UNPROVEN."""
+
+    @cached_property
+    @abstractmethod
+    def behind(self) -> str:
+        """Why a record that was read is ahead of a new one behind it."""
 
     @cached_property
     @abstractmethod
@@ -96,6 +102,8 @@ def decide(facts: Facts) -> NightDecision:
         return ReadAll(why)
     if facts.evidence.sign is Sign.UNPROVEN:
         return ReadAll(facts.evidence.why)
+    if facts.behind:
+        return ReadAll(facts.behind)
     if facts.has_new_partition:
         return ReadAll("there is a new partition")
     if not facts.has_new and not facts.has_live_news:

@@ -18,6 +18,7 @@ class Known(Facts):
     no_start: str = ""
     whole_only: str = ""
     evidence: Evidence = field(default_factory=lambda: Evidence(Sign.SAME))
+    behind: str = ""
     has_new_partition: bool = False
     has_new: bool = True
     has_live_news: bool = False
@@ -32,6 +33,7 @@ ROWS: list[tuple[Known, NightDecision]] = [
     (Known(has_new=False, has_live_news=True), GoOn(lacks=False)),
     (Known(evidence=Evidence(Sign.UNPROVEN, "rows were changed")), ReadAll("rows were changed")),
     (Known(has_new=False, evidence=Evidence(Sign.UNPROVEN, "rows were changed")), ReadAll("rows were changed")),
+    (Known(behind="an arrival is ahead of one behind it"), ReadAll("an arrival is ahead of one behind it")),
     (Known(has_new_partition=True), ReadAll("there is a new partition")),
     (Known(ahead="the state is ahead"), ReadAll("the state is ahead")),
     (Known(ahead="the state is ahead", has_new=False), Nothing()),
@@ -57,7 +59,7 @@ class NotAsked(Facts):
         assert name in ("rival", "no_start", "__class__"), name
         return object.__getattribute__(self, name)
 
-    whole_only = evidence = has_new_partition = has_new = has_live_news = ahead = None
+    whole_only = evidence = behind = has_new_partition = has_new = has_live_news = ahead = None
 
 
 def test_what_does_not_decide_is_not_looked_up() -> None:
