@@ -33,8 +33,9 @@ from spark_jobs.runs.decision import effective_policy
 from spark_jobs.runs.documents import Outcome
 from spark_jobs.runs.evaluation import EndPolicy, Evaluator
 from spark_jobs.runs.job import RunResult, chosen_run_id, job_of
+from spark_jobs.runs.kept_batches import keep_batches
 from spark_jobs.runs.lifecycle import new_token
-from spark_jobs.runs.live_batches import LiveBatches, keep_batches, live_batches
+from spark_jobs.runs.live_batches import LiveBatches, live_batches
 from spark_jobs.runs.past import ReadBefore, counts_after
 from spark_jobs.runs.past_changes import Comparison
 from spark_jobs.runs.plan import arrival_limit, make_plan, planned_records
@@ -230,7 +231,7 @@ def _planned(
         lambda: open_history(spark, pipeline, as_of=ends, arrivals_before=limit),
         lambda: _published_starts(spark, tables),
     )
-    if before is not None and batches is not None and before.state.get("last_batch", 0) > batches.last_number:
+    if before is not None and batches is not None and _has_read_more(spark, pipeline, before, batches):
         return full(f"run {before.run_id} has read more than this one", before.run_id)  # batches without data
     if pipeline.mode is Mode.COMPLETE:
         why = "complete values have no timeline to go on from: all of them are computed"
@@ -333,6 +334,17 @@ def _why_full(pipeline: Pipeline, before: PreviousRun, limit: int, batches: Live
         at = format_instant(before.processing_time_end)
         return f"run {before.run_id} has read an arrival that is ahead of the clock ({at})"
     return ""
+
+
+def _has_read_more(spark: SparkSession, pipeline: Pipeline, before: PreviousRun, batches: LiveBatches) -> bool:
+    """Whether the run `before` had later batches than these, and they are of the query's life still.
+
+    They are not where the checkpoint was put back from a copy. Batches that are estimated do not say.
+    """
+    if before.state.get("last_batch", 0) <= batches.last_number:
+        return False
+    known = live_batches(spark, pipeline)
+    return known is None or bool(known.estimated) or _has_same_batches(before, known)
 
 
 def _has_same_batches(before: PreviousRun, batches: LiveBatches) -> bool:

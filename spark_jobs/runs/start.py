@@ -33,8 +33,8 @@ from spark_jobs.runs.documents import (
     StagedRange,
 )
 from spark_jobs.runs.job import Job
+from spark_jobs.runs.kept_batches import keep_batches
 from spark_jobs.runs.lifecycle import Event
-from spark_jobs.runs.live_batches import keep_batches
 from spark_jobs.runs.plan import check_plan, read_planned
 from spark_jobs.runs.plan_document import Plan
 from spark_jobs.runs.quarantine import reasons_of
