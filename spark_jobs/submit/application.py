@@ -356,10 +356,6 @@ def main() -> None:
         sys.exit(code)
 
 
-if __name__ == "__main__":
-    main()
-
-
 def answer_question(
     file: str, document: str, session: Callable[[str, Pipeline], SparkSession], say: Callable[[str], None]
 ) -> int:
@@ -389,3 +385,7 @@ def answer_question(
     looks.write(document, asked.model_copy(update={"answer": found, "answered_at": datetime.now(UTC).isoformat()}))
     print(found.sentence, flush=True)
     return 0
+
+
+if __name__ == "__main__":
+    main()
