@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -87,11 +88,12 @@ def run(
     from spark_jobs.runs.backfill import execute
     from spark_jobs.runs.definition_change import with_change
     from spark_jobs.runs.documents import DryRun
-    from spark_jobs.runs.plan import make_plan, plan_from_json, planned_records
+    from spark_jobs.runs.plan import allowed_now, make_plan, plan_from_json, planned_records
     from spark_jobs.runs.progress import progress_for
     from spark_jobs.runs.requesting import check_order, check_range
     from spark_jobs.runs.stages import chunk_stages, stages_of
-    from spark_jobs.runs.store import checked_run_id
+    from spark_jobs.runs.start import refuse_known_run_of_another, refuse_run_of_another
+    from spark_jobs.runs.store import RunStore
     from spark_jobs.sources import names_of
 
     loaded = load(pipeline)
@@ -101,15 +103,24 @@ def run(
     )  # fmt: skip
     options = requested.plan_options(loaded)
     if run_id is not None:
-        checked_run_id(run_id)
-    planned = plan_from_json(plan_file.read_text(errors="replace")) if plan_file else None
-    if planned is None:
+        refuse_run_of_another(RunStore.configured().folder(run_id), loaded)
+    planned = None
+    if plan_file is not None:
+        _refuse_beside_plan(
+            plan_file, {"--from": start, "--to": end, "--as-of": as_of, "--mode": mode, "--chunks": chunks}
+        )
+        planned = plan_from_json(plan_file.read_text(errors="replace"))
+    else:
         check_range(loaded, options["start"], options["end"])
         check_order(loaded, options["mode"])
     stopwatch = Stopwatch()
     with stopwatch.timed("start"):
         spark = session(loaded, "run", has_gate=gate)
     progress = progress_for(errors)
+    if run_id is not None:
+        refuse_known_run_of_another(spark, RunStore.configured().folder(run_id), loaded)
+    if planned is not None:
+        planned = allowed_now(spark, loaded, planned, beyond_limits=beyond_limits, another_log=another_log)
     if requested.dry_run is DryRun.PLAN:
         planned = with_change(spark, loaded, planned or make_plan(spark, loaded, **options))
         if as_json:
@@ -138,6 +149,17 @@ def run(
     _end(loaded, result, as_json, end_policy, stopwatch, Mode(planned.mode))
 
 
+def _refuse_beside_plan(plan_file: Path, options: Mapping[str, object]) -> None:
+    """Raises DefinitionError where options are given that a plan has decided on."""
+    given = [name for name, value in options.items() if value is not None]
+    if given:
+        raise DefinitionError(
+            f"--plan is given with {', '.join(given)}, and the plan has decided on that",
+            str(plan_file),
+            f"Leave out what the plan says, or plan again: `rewindow plan ... {given[0]} ... --json`.",
+        )
+
+
 app.command("backfill", help="The same as `run`.", short_help="The same as `run`.")(run)
 
 
@@ -163,7 +185,8 @@ def reconcile(
     from spark_jobs.runs.nightly import reconcile as reconcile_run
     from spark_jobs.runs.progress import progress_for
     from spark_jobs.runs.requesting import check_order, check_until
-    from spark_jobs.runs.store import checked_run_id
+    from spark_jobs.runs.start import refuse_run_of_another
+    from spark_jobs.runs.store import RunStore
 
     loaded = load(pipeline)
     requested = requested_of(loaded, until=until, dry_run=dry_run, publish=publish)
@@ -171,7 +194,7 @@ def reconcile(
     check_until(loaded, until_ms)
     check_order(loaded, loaded.mode)
     if run_id is not None:
-        checked_run_id(run_id)
+        refuse_run_of_another(RunStore.configured().folder(run_id), loaded)
     stopwatch = Stopwatch()
     with stopwatch.timed("start"):
         spark = session(loaded, "reconcile", has_gate=gate)

@@ -180,17 +180,25 @@ class EmittedRows:
         return self._records(self.opened.frame)
 
     def last_records(self, span: TimeRange) -> DataFrame:
-        """The last record in the topic of each window that starts in `span`, in the columns of `records`."""
-        rows = self._records(self.opened.frame.where(placed_in((span,))))
-        window = (*(f"`{k}`" for k in self.pipeline.keys), START, END)
-        rest = (AT_OFFSET, AT_PARTITION, KEY_BYTES, VALUE_BYTES)
-        last = rows.groupBy(*window).agg(F.max(F.struct(*rest)).alias("rw_last"))
-        return last.select(*window, *(F.col(f"rw_last.{name}").alias(name) for name in rest))
+        """The record in the topic that counts of each window that starts in `span`, in the columns of `records`.
+
+        It is the one that `last_rows` takes, so that a correction is made of the row that was compared.
+        """
+        rows = self._with_bytes(self.opened.frame.where(placed_in((span,))))
+        return _ranked(rows, tuple(self.pipeline.keys), in_topic=True).where("rw_rank = 1").select(*self._of_records)
+
+    @property
+    def _of_records(self) -> tuple[str, ...]:
+        keys = (f"`{k}`" for k in self.pipeline.keys)
+        return (*keys, START, END, AT_OFFSET, AT_PARTITION, KEY_BYTES, VALUE_BYTES)
 
     def _records(self, frame: DataFrame) -> DataFrame:
+        return self._with_bytes(frame).select(*self._of_records)
+
+    def _with_bytes(self, frame: DataFrame) -> DataFrame:
+        """The canonical rows that can be read, with the bytes of their records."""
         rows = _canonical(self.opened, frame, self.pipeline, self._values, self._types, (KEY_BYTES, VALUE_BYTES))
-        window = (*(f"`{k}`" for k in self.pipeline.keys), START, END)
-        return rows.where(F.col(_WHY).isNull()).select(*window, AT_OFFSET, AT_PARTITION, KEY_BYTES, VALUE_BYTES)
+        return rows.where(F.col(_WHY).isNull())
 
     def panes(self, start: int) -> tuple[DataFrame, tuple[str, ...]]:
         """Every row about the windows with this start (epoch ms), in order, and the names of the emitted aggregates.
@@ -328,25 +336,8 @@ def last_rows(rows: DataFrame, keys: tuple[str, ...], live: Live, *, in_topic: b
     In a topic the offset decides, and those three only where the rows of a window lie in several partitions. The result
     is sorted by keys and window, so that a join by them needs no second sort.
     """
-    placed = with_window_hash(rows, keys)
-    window = hashed_columns(keys)
-    whole = Window.partitionBy(*window)
-    scattered = F.lit(True)
-    if in_topic:
-        several = F.min(AT_PARTITION).over(whole) < F.max(AT_PARTITION).over(whole)
-        placed = placed.withColumn(_SCATTERED, several)
-        scattered = F.col(_SCATTERED)
-    latest_first = Window.partitionBy(*window).orderBy(
-        F.desc_nulls_last(F.when(scattered, F.col(_ORDER))), F.desc_nulls_last(AT_OFFSET)
-    )
-    ranked = placed.select(
-        "*",
-        F.row_number().over(latest_first).alias("rw_rank"),
-        F.lead(_ORDER).over(latest_first).alias("rw_next"),
-        F.count(F.lit(1)).over(whole).cast("int").alias(ROWS),
-        F.min(AT).over(whole).alias(FIRST_AT),
-    )
-    tied = scattered & F.col(_ORDER).eqNullSafe(F.col("rw_next"))
+    ranked = _ranked(rows, keys, in_topic=in_topic)
+    tied = F.col(_SCATTERED) & F.col(_ORDER).eqNullSafe(F.col("rw_next"))
     if live.mode == "append" and live.pane is not None and not live.restarts and not in_topic:
         tied = tied | (F.col(ROWS) > F.col(PANE) + 1)  # panes are numbered from 0: one of them occurs twice
     last = ranked.where("rw_rank = 1").withColumn(AMBIGUOUS, (F.col(ROWS) > 1) & F.coalesce(tied, F.lit(False)))
@@ -357,6 +348,27 @@ def last_rows(rows: DataFrame, keys: tuple[str, ...], live: Live, *, in_topic: b
     if live.mode != "append":
         last = last.where(~F.col(_DELETED))
     return last.drop("rw_rank", "rw_next", _ORDER, _DELETED, _SCATTERED, AT_PARTITION, AT_OFFSET)
+
+
+def _ranked(rows: DataFrame, keys: tuple[str, ...], *, in_topic: bool) -> DataFrame:
+    """The rows with `rw_rank` 1 for the one that counts of its window; `rw_next`: the order of the one before."""
+    placed = with_window_hash(rows, keys)
+    window = hashed_columns(keys)
+    whole = Window.partitionBy(*window)
+    scattered = F.min(AT_PARTITION).over(whole) < F.max(AT_PARTITION).over(whole) if in_topic else F.lit(True)
+    placed = placed.withColumn(_SCATTERED, scattered)
+    latest_first = Window.partitionBy(*window).orderBy(
+        F.desc_nulls_last(F.when(F.col(_SCATTERED), F.col(_ORDER))),
+        F.desc_nulls_last(AT_OFFSET),
+        F.desc_nulls_last(AT_PARTITION),
+    )
+    return placed.select(
+        "*",
+        F.row_number().over(latest_first).alias("rw_rank"),
+        F.lead(_ORDER).over(latest_first).alias("rw_next"),
+        F.count(F.lit(1)).over(whole).cast("int").alias(ROWS),
+        F.min(AT).over(whole).alias(FIRST_AT),
+    )
 
 
 def _canonical(

@@ -11,6 +11,7 @@ from pydantic import Field, PrivateAttr, ValidationInfo, field_validator, model_
 
 from spark_jobs.definition.about import Address, Label
 from spark_jobs.definition.corrections import Corrections
+from spark_jobs.definition.custom_code import code_digest
 from spark_jobs.definition.deduplicate import Deduplicate
 from spark_jobs.definition.deployments import Deployment, LiveField, refuse_overlaps, restarts_of
 from spark_jobs.definition.engine import AnyWatermark, Engine, in_words_of_the_engine
@@ -385,7 +386,7 @@ class Pipeline(Section):
         Left out: name, description, owner, tags, links, mode, output, publish, schedule, corrections, and all of
         `live` except the restarts, which the replay repeats. The history except for its position is as written, with
         unresolved variables: the place of the same history on some machine is not part of the definition. So is a
-        schema registry, without its credentials. Everything else is resolved.
+        schema registry, without its credentials. Everything else is resolved. A custom generator counts with its code.
         """
         content = self.model_dump(
             mode="json",
@@ -419,6 +420,8 @@ class Pipeline(Section):
                 content[section] = _as_it_was(content[section])
         if restarts := restarts_of(self):
             content["restarts"] = list(restarts)
+        for section in (content, *content["history"].get("of", ())):
+            _add_code(section.get("watermark") or {})
         return json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
 
     def _write_as_written(self, content: dict[str, Any], at: FieldPath) -> None:
@@ -438,6 +441,12 @@ class Pipeline(Section):
     def definition_hash(self) -> str:
         """SHA-256 (hex) of `to_canonical_json()`."""
         return hashlib.sha256(self.to_canonical_json().encode()).hexdigest()
+
+
+def _add_code(watermark: dict[str, Any]) -> None:
+    """The code of a custom generator decides as its parameters do."""
+    if (reference := watermark.get("class")) and (code := code_digest(reference)):
+        watermark["code"] = code
 
 
 def _as_it_was(content: dict[str, Any]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ One is the future `main`, one the future `revisions`. The new rows are written t
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -18,20 +19,18 @@ from spark_jobs.lakehouse.publication import FACTS, RANGE, REVISIONS, Publicatio
 from spark_jobs.lakehouse.published_state import PROPERTY, RUN_ID, state_at
 from spark_jobs.lakehouse.side_tables import Side, SideTable
 from spark_jobs.lakehouse.tables import aligned, quoted, start_bounds
-from spark_jobs.spark.cached import as_values
+from spark_jobs.spark.cached import as_values, viewed
 from spark_jobs.spark.gateway import JavaObject, loaded_iceberg_table
 from spark_jobs.spark.parallel import run_parallel
 
 _IN_ONE_FILE = 10_000
 """So few windows go into one file: a night's would otherwise leave one for each task."""
-_ENDED = "rw_superseded"
-"""The view of the windows whose last revision ends."""
 
 
 class _Superseded(NamedTuple):
-    """Windows whose last revision ends, and their first and last start (epoch ms)."""
+    """A view of the windows whose last revision ends, and their first and last start (epoch ms)."""
 
-    rows: DataFrame
+    view: str
     low: int
     high: int
 
@@ -52,22 +51,19 @@ class PublicationBranches:
         written = changes.where("rw_change <> 'retracted'").select(*quoted(_changed_columns(changes)))
         if sum(difference.counts.values()) <= _IN_ONE_FILE:
             written = written.coalesce(1)
-        ended = self._superseded(changes) if difference.supersedes else None
-        steps: list[Callable[[], object]] = [lambda: self.stage_sides(sides)]
-        if ended is not None:
-            ended.rows.createOrReplaceTempView(_ENDED)
-            steps.append(lambda: self._take_out(ended))
-
-        def add_revisions() -> None:
-            # One after the other: Iceberg refuses a MERGE into a branch that changes meanwhile.
+        with ExitStack() as views:
+            ended = self._superseded(changes, views) if difference.supersedes else None
+            steps: list[Callable[[], object]] = [lambda: self.stage_sides(sides)]
             if ended is not None:
-                self._end_revisions(ended)
-            self.append(aligned(spark, table, written), history)
+                steps.append(lambda: self._take_out(ended))
 
-        try:
+            def add_revisions() -> None:
+                # One after the other: Iceberg refuses a MERGE into a branch that changes meanwhile.
+                if ended is not None:
+                    self._end_revisions(ended)
+                self.append(aligned(spark, table, written), history)
+
             return run_parallel(spark, *steps, add_revisions)[0]
-        finally:
-            spark.catalog.dropTempView(_ENDED)
 
     def _branch_off(self, heads: dict[str, int]) -> None:
         """Make the branches of a publication in one commit, or bring them back to where they begin."""
@@ -112,14 +108,14 @@ class PublicationBranches:
     def _take_out(self, ended: _Superseded) -> None:
         """Take the superseded windows from the future `main`."""
         ours, _ = self._names
-        merge = f"MERGE INTO {self.table}.branch_{ours} t USING {_ENDED} s ON {self._same(ended)}"
+        merge = f"MERGE INTO {self.table}.branch_{ours} t USING {ended.view} s ON {self._same(ended)}"
         self.spark.sql(f"{merge} WHEN MATCHED THEN DELETE")
 
     def _end_revisions(self, ended: _Superseded) -> None:
         """End the revisions of the superseded windows in the future `revisions`."""
         _, history = self._names
         last = f"{self._same(ended)} AND t.valid_to IS NULL"
-        merge = f"MERGE INTO {self.table}.branch_{history} t USING {_ENDED} s ON {last}"
+        merge = f"MERGE INTO {self.table}.branch_{history} t USING {ended.view} s ON {last}"
         self.spark.sql(f"{merge} WHEN MATCHED THEN UPDATE SET valid_to = s.valid_from")
 
     def _same(self, ended: _Superseded) -> str:
@@ -129,8 +125,8 @@ class PublicationBranches:
         low, high = (f"TIMESTAMP '{format_instant(bound)}'" for bound in (ended.low, ended.high))
         return f"t.window_start BETWEEN {low} AND {high} AND {same}"
 
-    def _superseded(self, changes: DataFrame) -> _Superseded:
-        """The windows whose last revision ends.
+    def _superseded(self, changes: DataFrame, views: ExitStack) -> _Superseded:
+        """The windows whose last revision ends; the view of them is there until the end of `views`.
 
         A few go to every task in the plan; more are joined as Spark sees fit.
         """
@@ -139,7 +135,7 @@ class PublicationBranches:
         values = as_values(rows)
         rows = rows if values is None else values
         low, high = start_bounds(rows)
-        return _Superseded(rows, low or 0, high or 0)
+        return _Superseded(views.enter_context(viewed(rows)), low or 0, high or 0)
 
     def append(self, rows: DataFrame, branch: str) -> None:
         writer = rows.writeTo(f"{self.table}.branch_{branch}")

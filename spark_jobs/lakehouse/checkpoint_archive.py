@@ -5,7 +5,8 @@ what a replay reads of them. So a history of months can be replayed.
 
 | column | type | meaning |
 | --- | --- | --- |
-| `query` | STRING | the query's id; one that begins anew with an empty checkpoint has another |
+| `query` | STRING | the query's id; one that begins anew with an empty checkpoint has another. With ` (given up)`: of a
+  life that ended when the checkpoint was put back from a copy |
 | `file` | STRING | the file's path within the checkpoint |
 | `text` | STRING | its content, of the settings only those that decide something |
 """
@@ -13,7 +14,7 @@ what a replay reads of them. So a history of months can be replayed.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -24,14 +25,21 @@ from spark_jobs.lakehouse.tables import ensure_table, guarded, literal
 from spark_jobs.spark.cached import viewed
 
 _SCHEMA = t.StructType([t.StructField(name, t.StringType()) for name in ("query", "file", "text")])
+_GIVEN_UP = " (given up)"
+_NUMBER = "CASE WHEN file RLIKE '^(offsets|commits)/' THEN CAST(substring_index(file, '/', -1) AS BIGINT) END"
 _SETTINGS = ("spark.sql.streaming.multipleWatermarkPolicy", "spark.sql.shuffle.partitions")
 
 
-def archived_texts(spark: SparkSession, table: str, query: str) -> Iterator[tuple[str, str]]:
-    """The files that the table has of a query: path within the checkpoint and text, one by one."""
+def archived_texts(spark: SparkSession, table: str, query: str, since: int = 0) -> Iterator[tuple[str, str]]:
+    """The files that the table has of a query: path within the checkpoint and text, one by one.
+
+    `since`: without the files of batches below this number.
+    """
 
     def read() -> pa.Table:
-        return spark.table(table).where(f"query = {literal(query)}").select("file", "text").toArrow()
+        files = spark.table(table).where(f"query = {literal(query)}")
+        chosen = files.where(f"{_NUMBER} >= {since}") if since else files
+        return chosen.select("file", "text").toArrow()
 
     for batch in guarded("cannot read", table, read).to_batches(1024):
         yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
@@ -44,21 +52,31 @@ def archived_queries(spark: SparkSession, table: str) -> set[str]:
         there = spark.catalog.tableExists(table)
         return {row[0] for row in spark.table(table).select("query").distinct().collect()} if there else set()
 
-    return guarded("cannot read", table, read)
+    return {query for query in guarded("cannot read", table, read) if not query.endswith(_GIVEN_UP)}
 
 
-def not_archived(spark: SparkSession, table: str, query: str, names: Collection[str]) -> set[str]:
-    """Those of the files with these names that the table does not have of a query."""
+def archived_names(spark: SparkSession, table: str, query: str) -> set[str]:
+    """The paths of the files that the table has of a query; none where it is not there."""
 
     def read() -> set[str]:
         if not spark.catalog.tableExists(table):
-            return set(names)
-        known = spark.table(table).where(f"query = {literal(query)}")
-        asked = spark.createDataFrame(pa.table({"file": pa.array(names, pa.string())}))
-        new = asked.join(known.select("file"), "file", "left_anti").toArrow()
-        return set(new.column("file").to_pylist())
+            return set()
+        files = spark.table(table).where(f"query = {literal(query)}").select("file").toArrow()
+        return set(files.column("file").to_pylist())
 
     return guarded("cannot read", table, read)
+
+
+def give_up_batches(spark: SparkSession, table: str, query: str, since: int) -> None:
+    """Mark the batches from this number on as those of a life that the query has given up: no replay reads them."""
+
+    def write() -> None:
+        spark.sql(
+            f"UPDATE {table} SET query = {literal(query + _GIVEN_UP)} "
+            f"WHERE query = {literal(query)} AND {_NUMBER} >= {since}"
+        )
+
+    guarded("cannot write", table, lambda: retried(write))
 
 
 def archive_files(spark: SparkSession, table: str, query: str, files: Iterable[tuple[str, str]]) -> int:

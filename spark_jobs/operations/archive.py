@@ -19,7 +19,7 @@ from spark_jobs.errors import CatalogError, DefinitionError, SourceError
 from spark_jobs.lakehouse.commits import fast_forward, heads_of, retried
 from spark_jobs.lakehouse.tables import Tables, create_tables
 from spark_jobs.pins import OffsetRange
-from spark_jobs.runs.live_batches import keep_batches
+from spark_jobs.runs.kept_batches import keep_batches
 from spark_jobs.sources.archive_table import (
     ARCHIVE_MARK,
     COLUMNS,

@@ -20,24 +20,21 @@ from spark_jobs.definition.union import of_union
 from spark_jobs.errors import DefinitionError, HistoryError
 from spark_jobs.eventtime.durations import format_duration
 from spark_jobs.eventtime.microbatch.batches import Batch, Batches, BatchKind, BatchLog, OffsetRanges, batches_of
-from spark_jobs.eventtime.microbatch.checkpoint import Checkpoint
 from spark_jobs.eventtime.microbatch.logs import Partition
 from spark_jobs.eventtime.ranges import TimeRange
-from spark_jobs.lakehouse.checkpoint_archive import archive_files, archived_queries, archived_texts, not_archived
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.replay.from_pipeline import spec_of
 from spark_jobs.replay.microbatches import MicroBatches
 from spark_jobs.replay.spec import Panes, ReplaySpec
 from spark_jobs.runs.gap_batches import instead_of_all, without_gaps
+from spark_jobs.runs.kept_batches import with_archive
 from spark_jobs.runs.plan_document import Plan
 from spark_jobs.sources import names_of
 from spark_jobs.sources.checkpoint import (
     CheckpointFiles,
     LastRead,
     checkpoint_files,
-    parsed_checkpoint,
     read_once,
-    texts_of,
 )
 from spark_jobs.sources.query_files import ROWS, file_source
 
@@ -198,7 +195,7 @@ def _committed(
     spark: SparkSession, pipeline: Pipeline, watermark: StreamingWatermark, files: CheckpointFiles
 ) -> LiveBatches:
     """All committed batches that the checkpoint and the archive have; with `gaps: approximate` others between them."""
-    checkpoint = _with_archive(spark, pipeline, read_once(spark, files), files.path)
+    checkpoint = with_archive(spark, pipeline, watermark, read_once(spark, files), files.path)
     found, estimated = batches_of(checkpoint), ()
     if watermark.gaps is Gaps.APPROXIMATE and found.missing:
         places = () if pipeline.inputs or pipeline.has_files_of_query else _places(found, pipeline, watermark)
@@ -223,22 +220,6 @@ def _without_checkpoint(
     found = batches_of(checkpoint)
     ranges = {place.number: read for place, read in found.ranges.items()}
     return LiveBatches(found.batches, ranges, watermark.allow_multiple, None, (span,), watermark.trigger or 0)
-
-
-def _with_archive(spark: SparkSession, pipeline: Pipeline, now: Checkpoint, path: str) -> Checkpoint:
-    """The checkpoint, and what earlier runs have kept of it."""
-    table = Tables.of(pipeline).checkpoint
-    queries = archived_queries(spark, table)
-    if now.query in queries:
-        return parsed_checkpoint(archived_texts(spark, table, now.query), path).then(now)
-    if queries:
-        raise HistoryError(
-            f"the checkpoint is of another query (id {now.query}) than before (id {', '.join(sorted(queries))}): it "
-            "was deleted and begun anew",
-            path,
-            "Its batches belong to another life of the query. Write to another table under `output`.",
-        )
-    return now
 
 
 def _ranges(found: Batches, pipeline: Pipeline, watermark: StreamingWatermark) -> dict[int, OffsetRanges]:
@@ -302,22 +283,3 @@ def _refuse_gaps(found: Batches, checkpoint: str) -> None:
         "archive` keeps those that are there. Run it more often, or let the query keep more; `watermark.gaps: "
         "approximate` places the records of the missing ones by their append time.",
     )
-
-
-def keep_batches(spark: SparkSession, pipeline: Pipeline) -> int:
-    """Append the committed batches that only the checkpoint has to the pipeline's archive of them, each once.
-
-    Returns how many files of the checkpoint those were; 0 where the live job is of another engine.
-    """
-    watermark = pipeline.watermark
-    if not isinstance(watermark, StreamingWatermark) or watermark.checkpoint is None:
-        return 0
-    files, table = checkpoint_files(spark, watermark.checkpoint), Tables.of(pipeline).checkpoint
-    checkpoint = read_once(spark, files)
-    pending = batches_of(checkpoint).pending
-    unsettled = "" if pending is None else f"offsets/{pending.number}"
-    # Spark keeps the log of a file source, and each compact entry repeats all before it: that is not kept again.
-    logs = tuple(f"sources/{source}/" for source in checkpoint.files)
-    settled = [name for name in files.stamps if name not in (unsettled, "metadata") and not name.startswith(logs)]
-    new = not_archived(spark, table, checkpoint.query, settled)
-    return archive_files(spark, table, checkpoint.query, texts_of(spark, files, new) if new else ())

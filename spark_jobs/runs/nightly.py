@@ -36,8 +36,9 @@ from spark_jobs.runs.decision import effective_policy
 from spark_jobs.runs.documents import Outcome
 from spark_jobs.runs.evaluation import EndPolicy, Evaluator
 from spark_jobs.runs.job import RunResult, chosen_run_id, job_of
+from spark_jobs.runs.kept_batches import keep_batches
 from spark_jobs.runs.lifecycle import new_token
-from spark_jobs.runs.live_batches import LiveBatches, keep_batches, live_batches
+from spark_jobs.runs.live_batches import LiveBatches, live_batches
 from spark_jobs.runs.night.decision import Facts, GoOn, Nothing, ReadAll, decide
 from spark_jobs.runs.night.evidence import Beside
 from spark_jobs.runs.night.reading import Reading
@@ -260,7 +261,7 @@ class _Facts(Facts):
             if newer is not None:
                 return newer
         before, batches = self._found[0][0], self._batches
-        if before is None or batches is None or before.state.get("last_batch", 0) <= batches.last_number:
+        if before is None or batches is None or not _has_read_more(self._spark, self._pipeline, before, batches):
             return None
         return before.run_id  # it has seen batches without data
 
@@ -524,6 +525,17 @@ def _came_unplaced(spark: SparkSession, tables: Tables, records: DataFrame) -> i
     if spark.catalog.tableExists(tables.quarantine):
         known = spark.table(tables.quarantine).where(is_unplaced("partition", "offset")).count()
     return max(0, records.count() - known)
+
+
+def _has_read_more(spark: SparkSession, pipeline: Pipeline, before: PreviousRun, batches: LiveBatches) -> bool:
+    """Whether the run `before` had later batches than these, and they are of the query's life still.
+
+    They are not where the checkpoint was put back from a copy. Batches that are estimated do not say.
+    """
+    if before.state.get("last_batch", 0) <= batches.last_number:
+        return False
+    known = live_batches(spark, pipeline)
+    return known is None or bool(known.estimated) or _has_same_batches(before, known)
 
 
 def _has_same_batches(before: PreviousRun, batches: LiveBatches) -> bool:

@@ -181,12 +181,7 @@ def make_plan(
             f"The history covers {format_instant(seen.event_times.start)} to {format_instant(seen.event_times.end)}.",
         )
     is_whole = span.start <= covered.start and span.end >= covered.end
-    if other and not is_whole:
-        raise DefinitionError(
-            f"{other}, and the run is over a part of the range",
-            opened.description,
-            "Another log takes the place of all that is published: leave out the range.",
-        )
+    _refuse_another_log_in_part(opened, other, is_whole=is_whole)
     work = TimeRange(max(span.start, covered.start), min(span.end, covered.end))
     _check_registered(pipeline, seen, mode)
     strategy = strategy_of(pipeline, [p.partition for p in partitions])
@@ -234,6 +229,40 @@ def make_plan(
         another_log=other,
         **opened.pins.by_name(),
     )
+
+
+def allowed_now(
+    spark: SparkSession, pipeline: Pipeline, plan: Plan, *, beyond_limits: bool = False, another_log: bool = False
+) -> Plan:
+    """A plan that was made before, as `make_plan` allows it now: `limits`, and what was read, may be others since.
+
+    Raises as `make_plan`, and as `read_planned` where the definition or the history has changed.
+    """
+    opened = _opened_again(spark, pipeline, plan)
+    if not beyond_limits:
+        size = size_of(spark, opened)
+        check_size(pipeline, size)
+        check_cost(pipeline, estimated(plan.records, size.bytes, runs_taken(spark, pipeline, plan.mode)))
+    before = read_before(spark, Tables.of(pipeline), pipeline)
+    if before is None:
+        return plan
+    records, cuts = _records_of(plan, pipeline, opened), plan.as_of if plan.cuts else None
+    known = before.reading.known
+    seen = inspect_history(spark, pipeline, opened, as_of=cuts, records=records, known=known)
+    accepts = another_log or bool(plan.another_log)
+    taken = take(spark, pipeline, opened, seen, records, before, accepts_another=accepts, is_cut=True)
+    _refuse_another_log_in_part(opened, taken.another_log, is_whole=plan.is_whole)
+    reading = with_final(spark, Tables.of(pipeline), pipeline, before, taken.reading)
+    return plan.model_copy(update={"another_log": taken.another_log, "reading": reading})
+
+
+def _refuse_another_log_in_part(opened: OpenHistory, other: str, *, is_whole: bool) -> None:
+    if other and not is_whole:
+        raise DefinitionError(
+            f"{other}, and the run is over a part of the range",
+            opened.description,
+            "Another log takes the place of all that is published: leave out the range.",
+        )
 
 
 def _processing_time_end(batches: LiveBatches | None, seen: Inspection) -> int:

@@ -17,7 +17,7 @@ from spark_jobs import __version__
 from spark_jobs.definition import Pipeline
 from spark_jobs.errors import CatalogError, DefinitionError, HistoryError, RunStateError
 from spark_jobs.eventtime.ranges import TimeRange
-from spark_jobs.lakehouse.ledger import Ledger
+from spark_jobs.lakehouse.ledger import Ledger, LedgerRow
 from spark_jobs.lakehouse.publication import TableAt
 from spark_jobs.lakehouse.published_table import PublishedTable
 from spark_jobs.lakehouse.staging import StagedPart, Staging
@@ -33,8 +33,8 @@ from spark_jobs.runs.documents import (
     StagedRange,
 )
 from spark_jobs.runs.job import Job
+from spark_jobs.runs.kept_batches import keep_batches
 from spark_jobs.runs.lifecycle import Event
-from spark_jobs.runs.live_batches import keep_batches
 from spark_jobs.runs.plan import check_plan, read_planned
 from spark_jobs.runs.plan_document import Plan
 from spark_jobs.runs.quarantine import reasons_of
@@ -89,17 +89,35 @@ def prepare(job: Job, history: History, started: datetime, *, is_new: bool = Fal
 
 
 def is_published(ledger: Ledger, folder: RunFolder, pipeline: Pipeline) -> bool:
-    """Whether the folder's run is published already. Raises RunStateError where it is a run of another pipeline."""
-    row, request = ledger.row(folder.run_id), Request.read(folder)
-    of_run = {row["pipeline"]} if row is not None else set()
-    of_run |= {request.pipeline} if request is not None else set()
-    if others := of_run - {pipeline.name}:
+    """Whether the folder's run is published already. Raises as `refuse_run_of_another`."""
+    row = ledger.row(folder.run_id)
+    refuse_run_of_another(folder, pipeline, row)
+    return row is not None and row["status"] == RunStatus.PUBLISHED
+
+
+def refuse_known_run_of_another(spark: SparkSession, folder: RunFolder, pipeline: Pipeline) -> None:
+    """`refuse_run_of_another` by the folder and the ledger, where there is one yet: before a run is planned."""
+    tables = Tables.of(pipeline)
+    row = Ledger(spark, tables).row(folder.run_id) if spark.catalog.tableExists(tables.runs) else None
+    refuse_run_of_another(folder, pipeline, row)
+
+
+def refuse_run_of_another(folder: RunFolder, pipeline: Pipeline, row: LedgerRow | None = None) -> None:
+    """Raises RunStateError where the folder's run is one of another pipeline, or writes to another table.
+
+    `row`: the run's in the ledger; None: there is none, or it is not known yet.
+    """
+    request, known = Request.read(folder), row or {}
+    others = {known.get("pipeline"), None if request is None else request.pipeline} - {None, pipeline.name}
+    whose = f"pipeline {', '.join(sorted(map(str, others)))}" if others else ""
+    if not others and known.get("output") not in (None, Tables.of(pipeline).windows):
+        whose = f"table {known['output']}"
+    if whose:
         raise RunStateError(
-            f"this run id is of a run of pipeline {', '.join(sorted(others))}",
+            f"this run id is of a run of {whose}",
             folder.run_id,
             f"Give the run of {pipeline.name} another one (--run-id), or none: then one is chosen.",
         )
-    return row is not None and row["status"] == RunStatus.PUBLISHED
 
 
 def full_range(job: Job) -> StagedRange:

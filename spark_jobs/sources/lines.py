@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
 
 from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
@@ -34,7 +36,7 @@ _COMPRESSION = 8
 _LATIN_1 = "ISO-8859-1"
 _BEFORE_A_LINE_IS_DECODED = ("header", "encoding", "charset", "multiline", "linesep", "comment", "mode")
 _BOM = "\ufeff"
-_LINE = "rw_line"
+_LINE, _AT, _RECORD = "rw_line", "rw_at", "rw_record"
 _LINES_OF = "rw_lines_of"
 """The file that is read line by line, where a record that spans lines is to be told; null: none is taken for two."""
 
@@ -63,11 +65,15 @@ def read_lines(
 
     Raises SourceError for an encoding that cannot be read line by line, and for headers that cannot be used.
     """
+    header = None
     if history.format == "json":
         _refuse_multiline(history)
         lines = _decoded(spark, history, reader.text(paths))
     else:
-        lines = _decoded(spark, history, _csv_records(history, reader, dict(zip(paths, sizes, strict=True))))
+        of_files = dict(zip(paths, sizes, strict=True))
+        if str(option(history, "header", "false")).lower() == "true":
+            header = _header(spark, history, of_files)
+        lines = _decoded(spark, history, _csv_records(history, reader, of_files, header.at if header else {}))
         # Before the fields are decoded, so that the file's name is not carried along.
         wrong = F.coalesce(_LINE, _quoting_reason(csv_rules(history)))
         lines = lines.withColumn(_LINE, wrong).drop(_LINES_OF)
@@ -77,8 +83,8 @@ def read_lines(
         fields = in_lines or inferred(_inferring(spark, history).json(paths[:infer_from]).schema)
         decoded = decode(lines, F.col(RAW), "json", fields, _line_options(history))
     else:
-        whole, records = _csv(spark, history, lines, dict(zip(paths, sizes, strict=True)), in_lines, infer_from)
-        decoded = decode(records, F.col(RAW), "csv", whole, _line_options(history), only=in_lines)
+        whole = _csv_fields(spark, history, paths, header, in_lines, infer_from)
+        decoded = decode(lines, F.col(RAW), "csv", whole, _line_options(history), only=in_lines)
     whole = decoded.withColumn(REASON, F.coalesce(_LINE, REASON)).drop(_LINE)
     return with_typed_folders(whole, schema or StructType(), folders)
 
@@ -165,23 +171,55 @@ def _is_read_whole(history: FilesHistory, path: str, size: int) -> bool:
     return wanted or text_size <= WHOLE_BYTES
 
 
-def _csv_records(history: FilesHistory, reader: DataFrameReader, sizes: Mapping[str, int]) -> DataFrame:
-    """The records of CSV files, undecoded, as the column `value`, and the column _LINES_OF. `sizes`: by path."""
-    is_whole = {path: _is_read_whole(history, path, size) for path, size in sizes.items()}
-    whole, in_lines = ([path for path, its in is_whole.items() if its is wanted] for wanted in (True, False))
+def _csv_records(
+    history: FilesHistory, reader: DataFrameReader, sizes: Mapping[str, int], headers: Mapping[str, int]
+) -> DataFrame:
+    """The records of CSV files, undecoded, as the column `value`, and the column _LINES_OF.
+
+    `sizes`: by path. `headers`: the place of each file's header among its lines, from 0: that record is left out, and
+    no other one that reads like it.
+    """
     parts = []
-    if in_lines:
-        told = bool(csv_rules(history).quote) and _wants_multiline(history) is not False
-        file = F.col("_metadata.file_path") if told else F.lit(None).cast("string")
-        parts.append(reader.text(in_lines).select("*", file.alias(_LINES_OF)))
-    if whole:
-        texts = reader.text(whole, wholetext=True).withColumn(_LINES_OF, F.lit(None).cast("string"))
-        # One character a byte, so that bytes that are no text in their encoding stay what they are.
-        text = F.decode(F.col("value").cast("binary"), _LATIN_1)
-        pattern = csv_rules(history).encoded(_encoding(history)).records()
-        found = texts.withColumn("value", F.explode(F.regexp_extract_all(text, F.lit(pattern), F.lit(1))))
-        parts.append(found.withColumn("value", F.encode(F.col("value"), _LATIN_1).cast("string")))
-    return parts[0] if len(parts) == 1 else parts[0].unionByName(parts[1])
+    for (is_whole, header, _), paths in _read_together(history, sizes, headers).items():
+        numbered = _of_texts(history, reader, paths) if is_whole else _by_lines(history, reader, paths)
+        parts.append((numbered if header is None else numbered.where(F.col(_AT) != F.lit(header))).drop(_AT))
+    return reduce(DataFrame.unionByName, parts)
+
+
+def _read_together(
+    history: FilesHistory, sizes: Mapping[str, int], headers: Mapping[str, int]
+) -> dict[tuple[bool, int | None, str], list[str]]:
+    """The paths that are read at once, by whether as whole texts, and by the place of their header.
+
+    Where a file with a header is read by lines, it is read by itself: only then its lines can be numbered.
+    """
+    together: dict[tuple[bool, int | None, str], list[str]] = {}
+    for path, size in sizes.items():
+        is_whole, header = _is_read_whole(history, path, size), headers.get(path)
+        alone = "" if is_whole or header is None else path
+        together.setdefault((is_whole, header, alone), []).append(path)
+    return together
+
+
+def _by_lines(history: FilesHistory, reader: DataFrameReader, paths: list[str]) -> DataFrame:
+    """The lines of files, each with its place in the column _AT, which counts from 0 where there is one file.
+
+    Spark numbers the rows of the first task from 0, and reads the first part of a file there.
+    """
+    told = bool(csv_rules(history).quote) and _wants_multiline(history) is not False
+    file = F.col("_metadata.file_path") if told else F.lit(None).cast("string")
+    return reader.text(paths).select("*", file.alias(_LINES_OF), F.monotonically_increasing_id().alias(_AT))
+
+
+def _of_texts(history: FilesHistory, reader: DataFrameReader, paths: list[str]) -> DataFrame:
+    """The records of files that are read as one text each, each with its place in the column _AT, from 0."""
+    texts = reader.text(paths, wholetext=True).withColumn(_LINES_OF, F.lit(None).cast("string"))
+    # One character a byte, so that bytes that are no text in their encoding stay what they are.
+    text = F.decode(F.col("value").cast("binary"), _LATIN_1)
+    pattern = csv_rules(history).encoded(_encoding(history)).records()
+    records = F.posexplode(F.regexp_extract_all(text, F.lit(pattern), F.lit(1))).alias(_AT, _RECORD)
+    found = texts.select("*", records).withColumn("value", F.encode(F.col(_RECORD), _LATIN_1).cast("string"))
+    return found.drop(_RECORD)
 
 
 def _quoting_reason(rules: CsvRules) -> Column:
@@ -200,47 +238,58 @@ def _separator(history: FilesHistory) -> str:
     return {"\\t": "\t", "\\\\": "\\"}.get(written, written)
 
 
-def _csv(
+@dataclass(frozen=True, slots=True)
+class _Header:
+    """The header line that all files share, the names of its columns, and its place among each file's lines, from 0."""
+
+    line: str
+    names: Sequence[str]
+    at: Mapping[str, int]
+
+
+def _csv_fields(
     spark: SparkSession,
     history: FilesHistory,
-    lines: DataFrame,
-    sizes: Mapping[str, int],
+    paths: list[str],
+    header: _Header | None,
     schema: StructType | None,
     infer_from: int | None,
-) -> tuple[StructType, DataFrame]:
-    """The fields of a CSV line, by the header or else in the order of the schema, and the lines without the header.
-
-    `sizes`: the bytes of each file, by path.
-    """
-    paths = list(sizes)
-    has_header = str(option(history, "header", "false")).lower() == "true"
+) -> StructType:
+    """The fields of a CSV line, by the header or else in the order of the schema."""
     fields = schema or inferred(_inferring(spark, history).csv(paths[:infer_from], multiLine=True).schema)
-    if not has_header:
-        return fields, lines
-    header, names = _header(spark, history, sizes)
+    if header is None:
+        return fields
+    names = header.names
     known = {field.name.lower(): field for field in fields}
     for field in fields:
         if field.name.lower() not in {name.lower() for name in names}:
-            written = [name.strip().lower() for name in csv_cells(spark, header, _line_options(history))]
+            written = [name.strip().lower() for name in csv_cells(spark, header.line, _line_options(history))]
             many = written.count(field.name.lower())
             what = f"the header has no column `{field.name}`" if not many else f"the header has `{field.name}` twice"
             raise SourceError(what, plain_path(paths[0]), f"Correct value.schema; the header has {', '.join(names)}.")
-    whole = StructType([known.get(name.lower()) or StructField(name, StringType()) for name in names])
-    return whole, lines.where(F.col(RAW) != F.lit(header))
+    return StructType([known.get(name.lower()) or StructField(name, StringType()) for name in names])
 
 
-def _header(spark: SparkSession, history: FilesHistory, sizes: Mapping[str, int]) -> tuple[str, list[str]]:
-    """The header line that all files share, and the names of its columns, see `column_names`."""
+def _header(spark: SparkSession, history: FilesHistory, sizes: Mapping[str, int]) -> _Header:
+    """The header of CSV files: in each the first line that is neither blank nor a comment. Its names: `column_names`.
+
+    Raises SourceError where the files have different ones, or none of them has a line.
+    """
     found: tuple[str, str] | None = None
+    places: dict[str, int] = {}
+    ends = {name: value for name, value in history.options.items() if name.lower() == "linesep"}
     for path, size in sizes.items():
-        head = _decoded(spark, history, spark.read.text(path))
-        first = head.select(RAW, csv_rules(history).why_wrong(F.col(RAW)).isNull()).head(1)
+        head = _decoded(
+            spark, history, spark.read.options(**ends).text(path).withColumn(_AT, F.monotonically_increasing_id())
+        )
+        first = head.select(RAW, csv_rules(history).why_wrong(F.col(RAW)).isNull(), _AT).head(1)
         if not first:
             continue
+        places[path] = int(first[0][2])  # before it are blank lines and comments: of these a record is a line, too
         if not first[0][1]:
             if not _is_read_whole(history, path, size):
                 raise spans_lines(path, str(first[0][0]))
-            records = _csv_records(history, spark.read, {path: size})
+            records = _csv_records(history, spark.read, {path: size}, {})
             first = _decoded(spark, history, records).select(RAW).head(1)
         line = str(first[0][0])
         if found is not None and line != found[1]:
@@ -253,7 +302,7 @@ def _header(spark: SparkSession, history: FilesHistory, sizes: Mapping[str, int]
     if found is None:
         where = ", ".join(map(plain_path, history.path))
         raise SourceError("all files are empty, so there is no CSV header", where, "Put files with records there.")
-    return found[1], column_names(csv_cells(spark, found[1], _line_options(history)))
+    return _Header(found[1], column_names(csv_cells(spark, found[1], _line_options(history))), places)
 
 
 def column_names(cells: Sequence[str]) -> list[str]:

@@ -46,7 +46,7 @@ from spark_jobs.runs.plan import make_plan, planned_records
 from spark_jobs.runs.progress import LogProgress, Progress
 from spark_jobs.runs.reopening import discard_staged, job_in_stages, pipeline_of, reopened
 from spark_jobs.runs.stages import Begin, Publish, ReplayChunk, RunStage, applications_of, from_stage, stages_of
-from spark_jobs.runs.start import Asked, prepare
+from spark_jobs.runs.start import Asked, prepare, refuse_known_run_of_another
 from spark_jobs.runs.status import RunStatus, Stage
 from spark_jobs.runs.store import RunFolder, RunStore
 from spark_jobs.runs.work import FullWork
@@ -67,6 +67,7 @@ def plan_stage(
     requested = request.requested
     effective_policy(pipeline.publish, requested.publish)
     end_policy = end_policy_of(pipeline, requested, thorough=True)
+    refuse_known_run_of_another(spark, folder, pipeline)
     with progress.stage("plan", pipeline.name):
         plan = make_plan(spark, pipeline, **requested.plan_options(pipeline))
         plan = with_change(spark, pipeline, plan)
@@ -356,10 +357,6 @@ def main() -> None:
         sys.exit(code)
 
 
-if __name__ == "__main__":
-    main()
-
-
 def answer_question(
     file: str, document: str, session: Callable[[str, Pipeline], SparkSession], say: Callable[[str], None]
 ) -> int:
@@ -389,3 +386,7 @@ def answer_question(
     looks.write(document, asked.model_copy(update={"answer": found, "answered_at": datetime.now(UTC).isoformat()}))
     print(found.sentence, flush=True)
     return 0
+
+
+if __name__ == "__main__":
+    main()

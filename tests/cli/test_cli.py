@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from spark_jobs.runs.documents import Request
 from spark_jobs.runs.store import PAGE, REPORT, RunStore
 from tests.command_line import Rewindow, in_process
 from tests.runs.small_runs import definition_text, record, write
@@ -77,6 +78,50 @@ def test_run_carries_out_a_saved_plan_and_prints_json(rewindow, definition, tmp_
     write(tmp_path / "data", [record(i) for i in range(300, 340)], "part-1.json")
     code, out, _ = rewindow("reconcile", str(definition), "--dry-run")
     assert code == 0 and "it goes on from run" in out and "stage the windows from" in out
+
+
+def test_a_saved_plan_keeps_the_limits_and_takes_no_option_that_it_has_decided_on(
+    rewindow, definition, tmp_path
+) -> None:
+    definition.write_text(definition.read_text().replace("by_hand", "planned_before"))
+    saved = tmp_path / "plan.json"
+    saved.write_text(rewindow("plan", str(definition), "--json")[1])
+    run = ("run", str(definition), "--plan", str(saved), "--json")
+    options = {
+        "--from": "2020-09-13T12:30:00Z",
+        "--to": "2020-09-13T12:31:00Z",
+        "--as-of": "0=3,1=3",
+        "--mode": "complete",
+    }
+    for name, value in (options | {"--chunks": "3"}).items():
+        code, _, err = rewindow(*run, name, value)
+        assert (code, f"--plan is given with {name}, and the plan has decided on that" in err) == (2, True), err
+    code, _, err = rewindow(*run, *(text for option in options.items() for text in option))
+    assert (code, f"with {', '.join(options)}, and" in err) == (2, True), err
+    definition.write_text(definition.read_text() + "limits: {records: 299}\n")
+    for dry in ((), ("--dry-run",)):
+        code, _, err = rewindow(*run, *dry)
+        assert (code, "would read 300 records, and the definition allows 299" in err) == (2, True), err
+    code, out, err = rewindow(*run, "--beyond-limits")
+    assert (code, json.loads(out)["records_read"]) == (0, 300), err
+
+
+def test_a_run_id_of_another_pipeline_or_table_is_refused_before_anything_is_planned(rewindow, definition) -> None:
+    text = definition.read_text().replace("by_hand", "owns_an_id")
+    definition.write_text(text)
+    assert rewindow("run", str(definition), "--run-id", "owned")[0] == 0
+    gone = text.replace("/data", "/no-such-data")  # planning would find that out
+    others = {
+        "pipeline owns_an_id": gone.replace("owns_an_id", "has_no_id"),
+        "table rewindow.run_tests.owns_an_id": gone.replace("output: {", "output: {table: moved, "),
+    }
+    for known_by in ("its folder", "the ledger alone"):
+        for whose, other in others.items():
+            definition.write_text(other)
+            code, _, err = rewindow("run", str(definition), "--run-id", "owned")
+            assert code != 0 and f"this run id is of a run of {whose}" in err, (known_by, err)
+        if known_by == "its folder":
+            RunStore.configured().folder("owned").remove(Request.FILE)
 
 
 def test_the_report_says_how_a_run_ended_by_hand(rewindow, definition) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 import pytest
 from pyspark.sql.types import StringType
 
-from spark_jobs.comparison.emitted import Emitted, read_emitted, read_late_output
+from spark_jobs.comparison.emitted import Emitted, EmittedRows, read_emitted, read_late_output
 from spark_jobs.definition import Pipeline
 from spark_jobs.demo.kafka_broker import KafkaBroker
 from spark_jobs.errors import RewindowError, SourceError
@@ -64,6 +64,23 @@ def test_position_outranks_the_pane_and_across_partitions_the_pane_decides_or_th
     two = topic([Sent(row("AA", 8, pane=1), 0), Sent(row("AA", 2, pane=0), 1)], partitions=2)
     assert values(read(spark, pipeline(kafka.servers, two, source=schema, pane="pane"))) == {"AA": (8, 2, False)}
     assert values(read(spark, pipeline(kafka.servers, two)))["AA"][1:] == (2, True)
+
+
+def test_the_record_that_a_correction_is_made_of_is_the_one_that_is_compared(
+    spark, kafka: KafkaBroker, topic: NewTopic
+) -> None:
+    schema = {"value": {**JSON, "schema": "carrier STRING, s BIGINT, c BIGINT, pane INT"}}
+    filler = [Sent(row("BB", count, pane=0), 0) for count in range(9)]
+    sent = [*filler, Sent(row("AA", 2, pane=0), 0), Sent(row("AA", 8, pane=1), 1)]
+    sent += [Sent(row("CC", 1, pane=0), 0), Sent(row("CC", 2, pane=0), 1)]  # nothing orders these two
+    defined = pipeline(kafka.servers, topic(sent, partitions=2), source=schema, pane="pane")
+    rows = EmittedRows(spark, defined, {"carrier": StringType()})
+    compared = {row["carrier"]: row["n__emitted"] for row in rows.windows(ALL).rows.collect()}
+    made_of = {
+        row["carrier"]: json.loads(bytes(row["rw_value_bytes"]))["c"] for row in rows.last_records(ALL).collect()
+    }
+    assert compared == made_of
+    assert compared["AA"] == 8
 
 
 def test_a_null_value_retracts_an_upserted_window_that_the_key_names(

@@ -68,3 +68,44 @@ def test_a_pipeline_survives_pickling_with_its_lines_and_hash(load, definition) 
     assert copy == pipeline
     assert copy.definition_hash == pipeline.definition_hash
     assert copy.source_of(("aggregates", "n")) == pipeline.source_of(("aggregates", "n"))
+
+
+CUSTOM = "generator: custom\n  class: {}"
+
+
+def test_the_code_of_a_custom_generator_decides_too_and_is_not_run(load, definition, tmp_path, monkeypatch) -> None:
+    """The class may be imported from elsewhere, and have base classes there: each of these modules counts."""
+    monkeypatch.syspath_prepend(tmp_path)
+    package = tmp_path / "own_rules"
+    package.mkdir()
+    files = {
+        "__init__.py": "from own_rules.late import Late\nraise SystemExit('imported')\n",
+        "late.py": "from . import base\nimport other_rules\n\n\nclass Late(base.Base):\n    bound = 1\n",
+        "base.py": "from .root import *\n\n\nclass Base(Root):\n    pass\n",
+        "root.py": "class Root:\n    wait = 1\n",
+        "unrelated.py": "wait = 1\n",
+    }
+    for name, text in files.items():
+        (package / name).write_text(text)
+
+    def hash_of(reference: str) -> str:
+        return load(
+            definition(("generator: bounded_out_of_orderness\n  bound: 30 min", CUSTOM.format(reference)))
+        ).definition_hash
+
+    for reference in ("own_rules:Late", "own_rules.late:Late"):
+        hashes = [hash_of(reference)]
+        for name in ("late.py", "base.py", "root.py"):
+            (package / name).write_text(files[name] + "# another rule\n")
+            hashes.append(hash_of(reference))
+        assert len(set(hashes)) == 4
+        (package / "unrelated.py").write_text("wait = 2\n")
+        for name, text in files.items():
+            (package / name).write_text(text.replace("\n", "\r\n"))
+        assert hash_of(reference) == hashes[0], "line ends say nothing"
+        for name, text in files.items():
+            (package / name).write_text(text)
+    assert hash_of("own_rules:Late") != hash_of("own_rules.late:Late"), "the name is in it"
+    (package / "late.py").write_text("class Late(:\n")
+    assert hash_of("own_rules.late:Late") not in hashes
+    assert hash_of("of_nobody:Late") == hash_of("of_nobody:Late")

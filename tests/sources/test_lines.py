@@ -340,3 +340,73 @@ def test_damaged_compressed_files_are_named(spark, tmp_path: Path, pipeline: Mak
         inspect_history(spark, definition, open_history(spark, definition))
     assert refused.value.where == f"{tmp_path}/a.json.gz"
     assert refused.value.what.startswith("the file is truncated or damaged")
+
+
+TEXTS = "carrier STRING, note STRING"
+REPEATED = [
+    ("plain", b"carrier,note\nx,1\ncarrier,note\ny,2\ncarrier,note\n", {}),
+    ("blank lines, a comment", b"\n \n#c\ncarrier,note\nx,1\ncarrier,note\ny,2\ncarrier,note", {"comment": "#"}),
+    ("byte-order mark", "\ufeffcarrier,note\nx,1\ncarrier,note\r\ny,2\ncarrier,note\n".encode(), {}),
+    ("line breaks", b'carrier,note\nx,"1\ncarrier,note\n"\ncarrier,note\ny,2\ncarrier,note\n', {"multiLine": True}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("size", ["large", "small"])
+@pytest.mark.parametrize(("content", "options"), [case[1:] for case in REPEATED], ids=[case[0] for case in REPEATED])
+def test_a_row_that_reads_like_the_header_is_data(
+    spark,
+    tmp_path: Path,
+    pipeline: MakePipeline,
+    monkeypatch: pytest.MonkeyPatch,
+    content: bytes,
+    options: dict,
+    size: str,
+) -> None:
+    """Each file has a header of its own: the second one is compressed, the third has nothing but it."""
+    if size == "large":
+        monkeypatch.setattr("spark_jobs.sources.lines.WHOLE_BYTES", 0)
+    (tmp_path / "a.csv").write_bytes(content)
+    (tmp_path / "b.csv.gz").write_bytes(gzip.compress(content))
+    (tmp_path / "c.csv").write_text("carrier,note\n")
+    (tmp_path / "d.csv").write_text("")
+    definition = of_lines(pipeline, tmp_path, "csv", schema=TEXTS, header=True, **options)
+    history = definition.history.model_copy(update={"position": pipeline(history={"position": {}}).history.position})
+    frame = open_history(spark, definition.model_copy(update={"history": history})).frame
+    found = sorted(row.carrier for row in frame.where("rw_reason IS NULL").collect())
+    assert found == sorted(["x", "carrier", "y", "carrier"] * 2)
+
+
+def test_the_header_ends_where_the_lines_of_the_file_do(spark, tmp_path: Path, pipeline: MakePipeline) -> None:
+    lines = [HEADER, f"0,1,1,AA,{BASE}", HEADER, f"0,2,1,AA,{BASE}"]
+    (tmp_path / "a.csv").write_text("|".join(lines))
+    offsets, bad = split(spark, of_lines(pipeline, tmp_path, "csv", header=True, lineSep="|"))
+    assert (offsets, list(bad)) == ([1, 2], [HEADER])
+
+
+def test_a_row_that_reads_like_the_header_and_is_no_record_goes_to_quarantine(
+    spark, tmp_path: Path, pipeline: MakePipeline
+) -> None:
+    (tmp_path / "a.csv").write_text("\n".join([HEADER, f"0,1,1,AA,{BASE}", HEADER, f"0,2,1,AA,{BASE}"]))
+    offsets, bad = split(spark, of_lines(pipeline, tmp_path, "csv", header=True))
+    assert (offsets, list(bad)) == ([1, 2], [HEADER])
+
+
+def test_the_header_of_a_file_that_several_tasks_read_is_its_first_line(
+    spark, tmp_path: Path, pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spark_jobs.sources.lines.WHOLE_BYTES", 0)
+    rows = [f"x,{number}" if number % 10 else "carrier,note" for number in range(1, 2001)]
+    for name in ("a.csv", "b.csv"):
+        (tmp_path / name).write_text("\n".join(["carrier,note", *rows]) + "\n")
+    spark.conf.set("spark.sql.files.maxPartitionBytes", "1000b")
+    try:
+        definition = of_lines(pipeline, tmp_path, "csv", schema=TEXTS, header=True)
+        history = definition.history.model_copy(
+            update={"position": pipeline(history={"position": {}}).history.position}
+        )
+        frame = open_history(spark, definition.model_copy(update={"history": history})).frame
+        assert frame.rdd.getNumPartitions() > 10
+        counts = dict(frame.groupBy("carrier").count().collect())
+    finally:
+        spark.conf.unset("spark.sql.files.maxPartitionBytes")
+    assert counts == {"x": 3600, "carrier": 400}

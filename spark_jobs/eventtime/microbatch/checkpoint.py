@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, cast
 from urllib.parse import unquote, urlsplit
 
@@ -85,6 +85,10 @@ class Checkpoint:
             {**self.first_offsets, **later.first_offsets},
             {**self.files, **later.files},
         )
+
+    def below(self, number: int) -> Checkpoint:
+        """The checkpoint without the batches from this number on."""
+        return replace(self, offsets=self.offsets.below(number), commits=self.commits.below(number))
 
 
 def is_checkpoint_file(name: str) -> bool:

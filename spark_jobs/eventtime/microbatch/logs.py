@@ -27,12 +27,26 @@ class KafkaOffsets:
 
     ends: Mapping[str, Mapping[int, int]]
 
+    def is_at_or_beyond(self, other: SourceOffset) -> bool:
+        """Whether no partition that both have ends before the other's end."""
+        assert isinstance(other, KafkaOffsets)
+        return all(
+            self.ends.get(topic, {}).get(number, end) >= end
+            for topic, partitions in other.ends.items()
+            for number, end in partitions.items()
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class FileOffset:
     """The offset of a file source: it has read all entries of its log up to this number, inclusive."""
 
     entry: int
+
+    def is_at_or_beyond(self, other: SourceOffset) -> bool:
+        """Whether it has read as many entries as the other."""
+        assert isinstance(other, FileOffset)
+        return self.entry >= other.entry
 
 
 SourceOffset = KafkaOffsets | FileOffset
@@ -141,6 +155,20 @@ class OffsetLog(_Log[OffsetLogEntry]):
         codes = [ABSENT if value is None else distinct.index(value) for value in values]
         return np.array(codes or [ABSENT], dtype=np.int64)[self.conf]
 
+    def below(self, number: int) -> OffsetLog:
+        """The entries of the batches below this number."""
+        to = int(np.searchsorted(self.numbers, number))
+        return OffsetLog(
+            self.numbers[:to],
+            self.watermarks[:to],
+            self.timestamps[:to],
+            self.conf[:to],
+            self.confs,
+            {source: column[:to] for source, column in self.there.items()},
+            {place: column[:to] for place, column in self.ends.items()},
+            {source: column[:to] for source, column in self.entries.items()},
+        )
+
     def then(self, other: OffsetLog) -> OffsetLog:
         """Both logs as one; of a batch that both have the other's entry counts."""
         both, sizes = np.concatenate, (len(self), len(other))
@@ -166,6 +194,11 @@ class CommitLog(_Log[CommitEntry]):
 
     def __getitem__(self, batch: int) -> CommitEntry:
         return CommitEntry(batch, int(self.next_watermarks[self._row(batch)]))
+
+    def below(self, number: int) -> CommitLog:
+        """The entries of the batches below this number."""
+        to = int(np.searchsorted(self.numbers, number))
+        return CommitLog(self.numbers[:to], self.next_watermarks[:to])
 
     def then(self, other: CommitLog) -> CommitLog:
         """Both logs as one; of a batch that both have the other's entry counts."""
