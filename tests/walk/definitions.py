@@ -1,0 +1,56 @@
+"""The definition of a walk's pipeline: a shape over a history."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from spark_jobs.definition import Pipeline, load_pipeline
+from tests.walk.plan import Shape, Walk
+
+NAMESPACE = "walks"
+COLUMNS = "p INT, o BIGINT, a BIGINT, k STRING, t BIGINT, v BIGINT, i BIGINT"
+
+_WINDOWS = {
+    Shape.SLIDING: "{type: sliding, size: 2 min, slide: 1 min}\nallowed_lateness: 30 s",
+    Shape.SESSION: "{type: session, gap: 20 s}",
+}
+_MORE = {
+    Shape.DEDUPLICATE: "deduplicate: {by: i, kind: processing_time}\n",
+    Shape.COMPLETE: "mode: complete\n",
+}
+
+_YAML = """
+name: {name}
+history: {history}
+value: {value}
+keys: {{g: {key}}}
+event_time: {{expression: t, unit: ms}}
+watermark: {{generator: bounded_out_of_orderness, bound: 10 s, partitions: [0, 1]}}
+window: {window}
+aggregates: {{n: count(*), total: sum(v)}}
+end_of_input: flush
+quarantine: {{threshold: 50 %}}
+output: {{namespace: walks}}
+{more}"""
+
+
+def definition(
+    walk: Walk, name: str, history: str, folder: Path, *, regions: str, value: str | None = None
+) -> Pipeline:
+    """The pipeline `name`; `history` is its section in YAML, `regions` the table that keys are looked up in."""
+    lookup = f"lookup: {{table: {regions}, on: k, as_of: run}}\n" if walk.shape is Shape.LOOKUP else ""
+    text = _YAML.format(
+        name=name,
+        history=history,
+        value=value or f'{{schema: "{COLUMNS}"}}',
+        key="region" if walk.shape is Shape.LOOKUP else "k",
+        window=_WINDOWS.get(walk.shape, "{type: tumbling, size: 1 min}"),
+        more=lookup + _MORE.get(walk.shape, ""),
+    )
+    return load_pipeline(folder / f"{name}.yaml", text=text)
+
+
+def position(walk: Walk) -> str:
+    """Where records of files and tables have their positions."""
+    more = ", going_back: running_maximum" if walk.running_maximum else ""
+    return f"position: {{partition: p, offset: o, arrival: a, arrival_unit: ms{more}}}"

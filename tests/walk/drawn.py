@@ -1,0 +1,213 @@
+"""Walks drawn from a seed. What a walk may do next is said once, for drawing and for shrinking."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from tests.walk import plan as s
+from tests.walk.log import Log, goes_back
+
+MOST_RECORDS = 300
+FEWEST_RECORDS = 15
+REFUSED = 10
+"""At most one of so many steps is a run that is to be refused."""
+
+_TABLES = (s.Kind.ICEBERG, s.Kind.DELTA)
+_Maker = Callable[[random.Random, "World"], s.Step]
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What has happened in a walk. `read`: the number below which all records have been read, as far as they were there.
+
+    `has_unplaced`: records without a position are there that no whole run has seen. `life`: the log that was read.
+    """
+
+    walk: s.Walk
+    log: Log = Log()
+    read: int = 0
+    life: int = 0
+    has_run: bool = False
+    has_unplaced: bool = False
+    steps: int = 0
+    refused: int = 0
+
+    def after(self, step: s.Step) -> World:
+        """The world after a step that it allows."""
+        log, steps = self.log.after(step), self.steps + 1
+        refused = self.is_refused(step)
+        unplaced = self.has_unplaced or (isinstance(step, s.Arrive) and step.unplaced)
+        world = replace(self, log=log, steps=steps, refused=self.refused + refused, has_unplaced=unplaced)
+        if isinstance(step, s.RollBack):
+            return replace(world, read=min(self.read, log.next))
+        if refused or not isinstance(step, s.Night | s.Full):
+            return world
+        end = step.until if isinstance(step, s.Night) else step.as_of
+        read = log.next if end is None else end
+        return replace(world, read=read, life=log.life, has_run=True, has_unplaced=unplaced and end is not None)
+
+    def is_refused(self, step: s.Step) -> bool:
+        """Whether a run is refused, as another log is there."""
+        is_meant = isinstance(step, s.Full) and step.another_log
+        return isinstance(step, s.RUNS) and self.has_run and self.life != self.log.life and not is_meant
+
+    def allows(self, step: s.Step) -> bool:
+        """Whether the walk knows what comes out of the step, and whether it makes sense here."""
+        log, kind, shape = self.log, self.walk.kind, self.walk.shape
+        is_table, end = kind in _TABLES, log.next
+        if isinstance(step, s.RUNS) and self.life != log.life and self.has_run:
+            return not isinstance(step, s.Part) and (not self.is_refused(step) or self._may_refuse)
+        match step:
+            case s.Arrive(count, back=back, repeats=repeats):
+                sound = end + count <= MOST_RECORDS and not (back and not self.walk.running_maximum)
+                return sound and not (back and goes_back(log)) and repeats <= end
+            case s.Hold(count) | s.FastForward(count):
+                return end + count <= MOST_RECORDS
+            case s.Deliver():
+                return bool(log.held)
+            case s.PutBack():
+                return bool(log.removed)
+            case s.Correct(first, last, _, how):
+                return bool(log.between(first, last)) and (is_table or how is s.How.UPDATE) and not self._has_null
+            case s.Remove() | s.Cut():
+                return self._leaves(log.after(step))
+            case s.Reload(how) | s.AnotherLog(how=how):
+                return self.has_run and (is_table or how is s.How.TRUNCATE)
+            case s.RollBack():
+                then = log.after(step)
+                return is_table and bool(log.before) and then.waited == log.before[-1].waited and self._leaves(then)
+            case s.NewColumn() | s.Expire():
+                return is_table
+            case s.Move():
+                return shape is s.Shape.LOOKUP
+            case s.Night(until):
+                return until is None or (self.read < until <= end and self._can_end)
+            case s.Full(as_of, another_log):
+                is_cut = as_of is not None
+                return not another_log and (not is_cut or (self.read <= as_of <= end and self._can_end))
+            case s.Part():
+                return self.has_run and log.life == 0 and shape is not s.Shape.SESSION
+            case _:
+                return True
+
+    @property
+    def _may_refuse(self) -> bool:
+        return (self.refused + 1) * REFUSED <= self.steps + 1
+
+    @property
+    def _can_end(self) -> bool:
+        return not self.has_unplaced and not self.walk.running_maximum
+
+    @property
+    def _has_null(self) -> bool:
+        """A value that is null cannot be put right by what it was."""
+        return any(r.value is None for r in self.log.records.values())
+
+    def _leaves(self, log: Log) -> bool:
+        return len(log.records) >= FEWEST_RECORDS and all(
+            any(r.partition == partition for r in log.records.values()) for partition in (0, 1)
+        )
+
+
+def is_sound(walk: s.Walk) -> bool:
+    """Whether the walk knows what comes out of each of its steps."""
+    world = World(walk)
+    for step in walk.steps:
+        if not world.allows(step):
+            return False
+        world = world.after(step)
+    return True
+
+
+def drawn(seed: int, kind: s.Kind, shape: s.Shape, steps: int) -> s.Walk:
+    """A walk of so many steps; the same for the same arguments."""
+    draw = random.Random(f"{seed} {kind} {shape}")
+    walk = s.Walk(kind, shape, (), running_maximum=draw.random() < 0.2 and shape is s.Shape.TUMBLING)
+    world, taken = World(walk), list[s.Step]()
+    for step in _steps(draw, lambda: world):
+        taken.append(step)
+        world = world.after(step)
+        if len(taken) >= steps and isinstance(step, s.RUNS):
+            return replace(walk, steps=tuple(taken))
+    raise AssertionError("steps never end")
+
+
+def _steps(draw: random.Random, now: Callable[[], World]) -> Iterator[s.Step]:
+    yield s.Arrive(draw.randrange(40, 80))
+    cut = s.Night(until=draw.randrange(30, now().log.next))
+    yield cut if draw.random() < 0.5 and now().allows(cut) else s.Night()
+    while True:
+        for _ in range(draw.choice((1, 1, 2, 3))):
+            yield _allowed(draw, now(), CHANGES)
+            if now().life != now().log.life:
+                yield from _of_another_log(draw, now())
+        yield _allowed(draw, now(), RUNS)
+
+
+def _of_another_log(draw: random.Random, world: World) -> Iterator[s.Step]:
+    """A run is refused until somebody says that the other log is meant."""
+    if world.allows(s.Night()):
+        yield s.Night()
+    yield s.Full(another_log=True)
+
+
+def _allowed(draw: random.Random, world: World, makers: tuple[tuple[int, _Maker], ...]) -> s.Step:
+    weights = [weight for weight, _ in makers]
+    while True:
+        (_, maker), *_ = draw.choices(makers, weights)
+        step = maker(draw, world)
+        if world.allows(step):
+            return step
+
+
+def _range(draw: random.Random, world: World, most: int) -> tuple[int, int]:
+    first = draw.randrange(max(1, world.log.next))
+    return first, first + draw.randrange(most)
+
+
+def _arrive(draw: random.Random, world: World) -> s.Step:
+    count = draw.randrange(3, 25)
+    ways = [s.Arrive(count), s.Arrive(count), s.Arrive(count, behind=draw.choice((15, 70, 200)))]
+    ways += [s.Arrive(count, only=draw.randrange(2)), s.Arrive(min(count, 8), repeats=draw.randrange(1, 60))]
+    ways += [s.Arrive(1, ahead=36), s.Arrive(2, unplaced=True), s.Arrive(min(count, 5), back=draw.choice((5, 20)))]
+    return draw.choice(ways)
+
+
+def _correct(draw: random.Random, world: World) -> s.Step:
+    first, last = _range(draw, world, draw.choice((1, 3, 40)))
+    how = draw.choice((s.How.UPDATE, s.How.DELETE_INSERT, s.How.OVERWRITE))
+    return s.Correct(
+        first,
+        last,
+        draw.choice([*s.Field]),
+        how if last - first < 3 or how is not s.How.UPDATE else s.How.DELETE_INSERT,
+    )
+
+
+CHANGES: tuple[tuple[int, _Maker], ...] = (
+    (12, _arrive),
+    (4, _correct),
+    (2, lambda draw, world: s.Hold(draw.randrange(1, 10))),
+    (4, lambda draw, world: s.Deliver()),
+    (3, lambda draw, world: s.Cut(draw.randrange(1, max(2, world.log.next * 3 // 4)), draw.choice((None, None, 0, 1)))),
+    (1, lambda draw, world: s.Remove(*_range(draw, world, 12))),
+    (2, lambda draw, world: s.PutBack()),
+    (2, lambda draw, world: s.Compact()),
+    (1, lambda draw, world: s.Reload(draw.choice((s.How.TRUNCATE, s.How.OVERWRITE, s.How.REPLACE)))),
+    (1, lambda draw, world: s.AnotherLog(draw.randrange(20, 60), draw.choice((s.How.TRUNCATE, s.How.OVERWRITE, s.How.REPLACE)))),
+    (1, lambda draw, world: s.Expire()),
+    (3, lambda draw, world: s.RollBack(draw.randrange(1, 3))),
+    (1, lambda draw, world: s.FastForward(draw.randrange(3, 20))),
+    (1, lambda draw, world: s.NewColumn(draw.random() < 0.5)),
+    (5, lambda draw, world: s.Move(draw.choice("abc"), draw.choice(("north", "south", "east")))),
+    (1, lambda draw, world: s.Wait(48)),
+)  # fmt: skip
+RUNS: tuple[tuple[int, _Maker], ...] = (
+    (6, lambda draw, world: s.Night()),
+    (6, lambda draw, world: s.Night(until=draw.randrange(world.read, world.log.next + 1))),
+    (2, lambda draw, world: s.Full()),
+    (2, lambda draw, world: s.Full(as_of=draw.randrange(world.read, world.log.next + 1))),
+    (2, lambda draw, world: s.Part(draw.randrange(3), draw.randrange(3, 6))),
+)

@@ -1,0 +1,163 @@
+"""Whether what is published is right: what a fresh full run would give, or what is kept of records that are gone."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from tests.walk.log import Place, Record
+from tests.walk.plan import Shape
+from tests.walk.published import Published, Row
+from tests.walk.truth import Cell, Counted, Truth, assigner_of, key_of, lateness_of, truth_of
+
+_NOTHING = Counted()
+
+
+@dataclass(frozen=True)
+class Case:
+    """What a run has read, and what runs before it had read.
+
+    `present` are the good records that are there, in order. `ever` are those and the ones that are gone since they were
+    read, as they were then. `bad` belong into quarantine, also those that are gone. `before`: what was published.
+    `starts`: the run computes the windows that start in this range (epoch ms) alone; None: all of them.
+    """
+
+    shape: Shape
+    regions: Mapping[str, str]
+    present: Sequence[Record]
+    ever: Sequence[Record]
+    bad: Sequence[Record]
+    before: Published
+    starts: range | None = None
+
+    @cached_property
+    def gone(self) -> list[Record]:
+        there = {r.place for r in self.present}
+        return [r for r in self.ever if r.place not in there]
+
+    @cached_property
+    def now(self) -> Truth:
+        """What a fresh full run gives."""
+        return truth_of(self.present, self.shape, self.regions)
+
+    @cached_property
+    def whole(self) -> Truth:
+        """What a full run would give if nothing were gone."""
+        return truth_of(self.ever, self.shape, self.regions) if self.gone else self.now
+
+    def faults(self, after: Published) -> list[str]:
+        """What is wrong with what is published after the run."""
+        found = [f"{cell} is there twice" for cell in after.twice]
+        found += [fault for cell in self._cells(after) for fault in self._of_cell(cell, after.windows.get(cell))]
+        if self.starts is None:
+            found += [*self._of_totals(after), *self._of_late(after), *self._of_quarantine(after)]
+        return found
+
+    # Windows.
+
+    def _cells(self, after: Published) -> list[Cell]:
+        cells = {*after.windows, *self.before.windows, *self.now.faithful, *self.now.complete}
+        return sorted(cells, key=lambda cell: (cell[1], cell[2], cell[0] or ""))
+
+    def _of_cell(self, cell: Cell, row: Row | None) -> Iterator[str]:
+        was = self.before.windows.get(cell)
+        if self.starts is not None and cell[1] not in self.starts:
+            if row != was:
+                yield f"{cell} lies outside of the run's range: {was} became {row}"
+            return
+        if row is not None and row.is_kept:
+            yield from self._of_kept(cell, row, was)
+        elif self._has_gone(cell, any_key=False) and was is not None:
+            yield f"{cell} held records that are gone: {was} became {row}"
+        elif row not in (rights := self._rights(cell)):
+            yield f"{cell} is {row}, right is {' or '.join(map(repr, rights))}; it was {was}"
+
+    def _of_kept(self, cell: Cell, row: Row, was: Row | None) -> Iterator[str]:
+        if not self._has_gone(cell, any_key=True):
+            yield f"{cell} is kept, and no record is gone that it can have held: {row}, right is {self._rights(cell)}"
+        elif was is None or (row.faithful, row.complete) != (was.faithful, was.complete):
+            yield f"{cell} is kept with another value than it had: {was} became {row}"
+
+    def _has_gone(self, cell: Cell, *, any_key: bool) -> bool:
+        """Whether a record that is gone lies in the window (in a session: at it), with its key or with any."""
+        return any(
+            (any_key or key_of(r, self.shape, self.regions) == cell[0])
+            and any(
+                w.start <= cell[2] and cell[1] <= w.end if self._merges else (w.start, w.end) == cell[1:] for w in ws
+            )
+            for r, ws in self._windows_of_gone
+        )
+
+    @cached_property
+    def _windows_of_gone(self) -> list[tuple[Record, list]]:
+        assigner = assigner_of(self.shape)
+        return [(r, list(assigner.assign(r.time))) for r in self.gone]
+
+    @property
+    def _merges(self) -> bool:
+        return self.shape is Shape.SESSION
+
+    def _rights(self, cell: Cell) -> list[Row | None]:
+        """The right rows of a window that holds no record that is gone. None: no row.
+
+        Decisions on what comes after the cut may stand on what is there, or on all that was ever read. What was final
+        before the cut stays; so does what was decided about duplicates whose first copy is gone.
+        """
+        whole = self._row(cell, self.whole)
+        if not self.gone or self._is_final(cell):
+            return [whole if self.gone else self._row(cell, self.now)]
+        if self.shape is Shape.DEDUPLICATE and self.before.windows.get(cell) == whole:
+            return [whole]
+        return [self._row(cell, self.now), *([whole] if whole != self._row(cell, self.now) else [])]
+
+    def _row(self, cell: Cell, truth: Truth) -> Row | None:
+        faithful, complete = truth.faithful.get(cell), truth.complete.get(cell)
+        if faithful is None and complete is None:
+            return None
+        counted = truth.counted.get(cell, _NOTHING)
+        if self.shape is Shape.COMPLETE:
+            faithful, counted = None, Counted(sum((counted.on_time, counted.late, counted.dropped)))
+        if self._merges:
+            counted = Counted()
+        return Row(faithful, complete, counted, False)
+
+    def _is_final(self, cell: Cell) -> bool:
+        """Whether the window was final before the first record that is still there."""
+        return self.whole.closed(cell[2], lateness_of(self.shape)) < self._first
+
+    @cached_property
+    def _first(self) -> tuple[int, int, int]:
+        return min(((r.arrival, r.partition or 0, r.offset or 0) for r in self.present), default=(0, 0, 0))
+
+    # What holds of all windows together, late records and quarantine.
+
+    def _of_totals(self, after: Published) -> Iterator[str]:
+        """No record counts for two keys: windows of one span hold no more records than there ever were in it."""
+        if self._merges or self.shape is Shape.DEDUPLICATE:
+            return
+        held = defaultdict[tuple[int, int], int](int)
+        for cell, row in after.windows.items():
+            held[cell[1:]] += 0 if row.complete is None else row.complete[0]
+        for span, count in sorted(held.items()):
+            most = self.whole.pairs.get(span, 0)
+            if count > most:
+                yield f"the windows of {span} count {count} records, and no more than {most} were ever there"
+
+    def _of_late(self, after: Published) -> Iterator[str]:
+        if self.shape is Shape.COMPLETE:
+            return
+        gone = {r.place for r in self.gone}
+        for place in sorted({*after.late, *self.before.late, *self.now.late, *self.whole.late}):
+            found, now, whole = after.late.get(place), self.now.late.get(place), self.whole.late.get(place)
+            rights: Collection[int | None] = {now, whole} if self.gone else {now}
+            if place in gone:
+                rights = {self.before.late.get(place), whole} if place in self.before.late else {whole, None}
+            if found not in rights:
+                yield f"record {place} is late for {found} windows, right is {rights}"
+
+    def _of_quarantine(self, after: Published) -> Iterator[str]:
+        right = Counter[Place | None](r.place for r in self.bad)
+        if after.quarantined != right:
+            yield f"in quarantine are {dict(after.quarantined)}, right is {dict(right)}"
