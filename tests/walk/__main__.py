@@ -1,44 +1,89 @@
-"""Random walks from the command line."""
+"""Walks from the command line: random ones, or those that are known."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import sys
 import tempfile
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tests.walk.plan import Kind, Shape
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 
 def main() -> int:
-    """Take walks until so many steps are taken; 1 where one of them went wrong."""
+    """Take walks; 1 where one of them went wrong."""
     options = _options()
-    with tempfile.TemporaryDirectory(prefix="walk-") as folder:
-        os.environ["REWINDOW_HOME"] = f"{folder}/home"
-        os.environ["REWINDOW_SPARK_IDLE_MINUTES"] = "0"
-        from spark_jobs.spark.session import spark_session
-        from tests.walk.random_walks import take_walks
-
-        spark = spark_session("walks", home=Path(folder) / "home", master="local[2]")
-        began = time.monotonic()
-        try:
-            faults = take_walks(
-                spark,
-                Path(folder),
-                options.steps,
-                options.seed,
-                kinds=options.kind,
-                shapes=options.shape,
-                of_one=options.of_one,
-                tries=options.tries,
-                say=lambda text: print(text, flush=True),
-            )
-        finally:
-            spark.stop()
-        print(f"{len(faults)} walks went wrong ({time.monotonic() - began:.0f} s)")
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="walk-") as folder, _started(Path(folder), options.kind) as spark:
+        faults = _known(spark, Path(folder), options) if options.known else _random(spark, Path(folder), options)
+    print(f"{faults} walks went wrong ({time.monotonic() - began:.0f} s)")
     return bool(faults)
+
+
+@contextlib.contextmanager
+def _started(folder: Path, kinds: Sequence[Kind]) -> Iterator[SparkSession]:
+    """A Spark with what these kinds of histories need beside it: a metastore, a broker."""
+    os.environ |= {"REWINDOW_HOME": f"{folder}/home", "REWINDOW_SPARK_IDLE_MINUTES": "0"}
+    from spark_jobs.spark.session import spark_session
+    from tests.services.hive_metastore import HiveMetastore
+    from tests.services.kafka_broker import AdministeredBroker
+    from tests.walk.topic import Topic
+
+    with ExitStack() as services:
+        metastore = None
+        if {Kind.HIVE, Kind.VIEW} & {*kinds}:
+            metastore = services.enter_context(HiveMetastore(folder / "metastore")).uri
+        if Kind.TOPIC in kinds:
+            Topic.broker = services.enter_context(AdministeredBroker(folder / "kafka"))
+        spark = spark_session("walks", home=folder / "home", metastore=metastore, master="local[2]")
+        yield spark
+        spark.stop()
+
+
+def _known(spark: SparkSession, folder: Path, options: argparse.Namespace) -> int:
+    """Take the known walks; how many end otherwise than `wrong` says."""
+    from tests.walk.known import KNOWN
+    from tests.walk.walker import Walker
+    from tests.walk.wrong import WRONG
+
+    walker, faults = Walker(spark, folder), 0
+    for name, walk in KNOWN.items():
+        if walk.kind not in options.kind or options.named not in name:
+            continue
+        began = time.monotonic()
+        fault = walker.first_fault(walk)
+        faults += (fault is None) == (name in WRONG)
+        said = "right" if fault is None else "wrong" if name not in WRONG else f"wrong, as is known: {WRONG[name]}"
+        print(f"{name}: {said} ({time.monotonic() - began:.0f} s)", flush=True)
+        if fault is not None and name not in WRONG:
+            print(fault.shown(), flush=True)
+    return faults
+
+
+def _random(spark: SparkSession, folder: Path, options: argparse.Namespace) -> int:
+    from tests.walk.random_walks import take_walks
+
+    faults = take_walks(
+        spark,
+        folder,
+        options.steps,
+        options.seed,
+        kinds=options.kind,
+        shapes=options.shape,
+        of_one=options.of_one,
+        tries=options.tries,
+        say=lambda text: print(text, flush=True),
+    )
+    return len(faults)
 
 
 def _options() -> argparse.Namespace:
@@ -47,9 +92,10 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0, help="the first walk's seed; the others count up (default 0)")
     parser.add_argument("--of-one", type=int, default=16, help="steps of one walk (default 16)")
     parser.add_argument("--tries", type=int, default=40, help="walks that are tried to shrink a fault (default 40)")
-    parser.add_argument(
-        "--kind", type=Kind, nargs="*", choices=[*Kind], help="kinds of history (default: files, iceberg)"
-    )
+    parser.add_argument("--known", action="store_true", help="take the known walks instead")
+    parser.add_argument("--named", default="", help="with --known: those that have this in their names")
+    kinds = "kinds of histories (default: iceberg files); delta needs REWINDOW_PACKAGES with its jar"
+    parser.add_argument("--kind", type=Kind, nargs="*", default=[Kind.ICEBERG, Kind.FILES], choices=[*Kind], help=kinds)
     parser.add_argument("--shape", type=Shape, nargs="*", choices=[*Shape], help="shapes of pipelines (default: all)")
     return parser.parse_args()
 

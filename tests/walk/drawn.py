@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from tests.walk import plan as s
 from tests.walk.log import Log, goes_back
@@ -15,18 +15,20 @@ REFUSED = 10
 """At most one of so many steps is a run that is to be refused."""
 
 _TABLES = (s.Kind.ICEBERG, s.Kind.DELTA)
+_ANEW = (s.How.TRUNCATE, s.How.OVERWRITE, s.How.REPLACE)
 _Maker = Callable[[random.Random, "World"], s.Step]
 
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """What has happened in a walk. `read`: the number below which all records have been read, as far as they were there.
+    """What has happened in a walk.
 
-    `has_unplaced`: records without a position are there that no whole run has seen. `life`: the log that was read.
+    `read`: the number below which all records have been read, as far as they were there. `has_unplaced`: records
+    without a position are there that no whole run has seen. `life`: the log that was read.
     """
 
     walk: s.Walk
-    log: Log = Log()
+    log: Log = field(default_factory=Log)
     read: int = 0
     life: int = 0
     has_run: bool = False
@@ -57,6 +59,8 @@ class World:
         """Whether the walk knows what comes out of the step, and whether it makes sense here."""
         log, kind, shape = self.log, self.walk.kind, self.walk.shape
         is_table, end = kind in _TABLES, log.next
+        if kind is s.Kind.TOPIC and not (isinstance(step, _OF_A_LOG) and not getattr(step, "unplaced", False)):
+            return False
         if isinstance(step, s.RUNS) and self.life != log.life and self.has_run:
             return not isinstance(step, s.Part) and (not self.is_refused(step) or self._may_refuse)
         match step:
@@ -80,6 +84,8 @@ class World:
                 return is_table and bool(log.before) and then.waited == log.before[-1].waited and self._leaves(then)
             case s.NewColumn() | s.Expire():
                 return is_table
+            case s.AlterView():
+                return kind is s.Kind.VIEW
             case s.Move():
                 return shape is s.Shape.LOOKUP
             case s.Night(until):
@@ -121,29 +127,33 @@ def is_sound(walk: s.Walk) -> bool:
     return True
 
 
+_OF_A_LOG = (s.Arrive, s.Cut, s.AnotherLog, s.Wait, s.Move, *s.RUNS)
+"""What can happen to a topic."""
+
+
 def drawn(seed: int, kind: s.Kind, shape: s.Shape, steps: int) -> s.Walk:
     """A walk of so many steps; the same for the same arguments."""
     draw = random.Random(f"{seed} {kind} {shape}")
     walk = s.Walk(kind, shape, (), running_maximum=draw.random() < 0.2 and shape is s.Shape.TUMBLING)
-    world, taken = World(walk), list[s.Step]()
-    for step in _steps(draw, lambda: world):
+    worlds, taken = [World(walk)], list[s.Step]()
+    for step in _steps(draw, worlds):
         taken.append(step)
-        world = world.after(step)
+        worlds.append(worlds[-1].after(step))
         if len(taken) >= steps and isinstance(step, s.RUNS):
             return replace(walk, steps=tuple(taken))
     raise AssertionError("steps never end")
 
 
-def _steps(draw: random.Random, now: Callable[[], World]) -> Iterator[s.Step]:
+def _steps(draw: random.Random, worlds: list[World]) -> Iterator[s.Step]:
     yield s.Arrive(draw.randrange(40, 80))
-    cut = s.Night(until=draw.randrange(30, now().log.next))
-    yield cut if draw.random() < 0.5 and now().allows(cut) else s.Night()
+    cut = s.Night(until=draw.randrange(30, worlds[-1].log.next))
+    yield cut if draw.random() < 0.5 and worlds[-1].allows(cut) else s.Night()
     while True:
         for _ in range(draw.choice((1, 1, 2, 3))):
-            yield _allowed(draw, now(), CHANGES)
-            if now().life != now().log.life:
-                yield from _of_another_log(draw, now())
-        yield _allowed(draw, now(), RUNS)
+            yield _allowed(draw, worlds[-1], CHANGES)
+            if worlds[-1].life != worlds[-1].log.life:
+                yield from _of_another_log(draw, worlds[-1])
+        yield _allowed(draw, worlds[-1], RUNS)
 
 
 def _of_another_log(draw: random.Random, world: World) -> Iterator[s.Step]:
@@ -195,8 +205,9 @@ CHANGES: tuple[tuple[int, _Maker], ...] = (
     (1, lambda draw, world: s.Remove(*_range(draw, world, 12))),
     (2, lambda draw, world: s.PutBack()),
     (2, lambda draw, world: s.Compact()),
-    (1, lambda draw, world: s.Reload(draw.choice((s.How.TRUNCATE, s.How.OVERWRITE, s.How.REPLACE)))),
-    (1, lambda draw, world: s.AnotherLog(draw.randrange(20, 60), draw.choice((s.How.TRUNCATE, s.How.OVERWRITE, s.How.REPLACE)))),
+    (1, lambda draw, world: s.Reload(draw.choice(_ANEW))),
+    (1, lambda draw, world: s.AnotherLog(draw.randrange(20, 60), draw.choice(_ANEW))),
+    (3, lambda draw, world: s.AlterView(draw.randrange(1, 4))),
     (1, lambda draw, world: s.Expire()),
     (3, lambda draw, world: s.RollBack(draw.randrange(1, 3))),
     (1, lambda draw, world: s.FastForward(draw.randrange(3, 20))),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.walk.plan import (
+    AlterView,
     AnotherLog,
     Arrive,
     Compact,
@@ -33,6 +34,7 @@ from tests.walk.plan import (
 TABLES = (Kind.ICEBERG, Kind.DELTA)
 FOLDERS = (Kind.FILES, Kind.HIVE)
 ANY = (*TABLES, *FOLDERS)
+LOGS = (*ANY, Kind.TOPIC)
 
 
 def _walks(name: str, kinds: tuple[Kind, ...], shape: Shape, *steps: Step, **more: bool) -> dict[str, Walk]:
@@ -56,7 +58,7 @@ KNOWN: dict[str, Walk] = {
     **_walks("a run up to end offsets, then a night", TABLES, Shape.TUMBLING, Arrive(80), Full(as_of=40), Night()),
     **_walks(
         "an arrival in front of the clock, last of its partition",
-        ANY,
+        LOGS,
         Shape.TUMBLING,
         Arrive(60),
         Arrive(1, ahead=36),
@@ -67,7 +69,7 @@ KNOWN: dict[str, Walk] = {
     ),
     **_walks(
         "an arrival in front of the clock, then others",
-        ANY,
+        LOGS,
         Shape.TUMBLING,
         Arrive(40),
         Arrive(1, ahead=36),
@@ -153,7 +155,7 @@ KNOWN: dict[str, Walk] = {
     ),
     **_walks(
         "what moved the watermark is gone, and sessions are computed again",
-        ANY,
+        LOGS,
         Shape.SESSION,
         Arrive(40),
         Arrive(20, behind=200),
@@ -165,7 +167,7 @@ KNOWN: dict[str, Walk] = {
     ),
     **_walks(
         "the first copies are gone, and their duplicates are there",
-        ANY,
+        LOGS,
         Shape.DEDUPLICATE,
         Arrive(60),
         Arrive(5, repeats=40),
@@ -177,7 +179,7 @@ KNOWN: dict[str, Walk] = {
     ),
     **_walks(
         "records are lost, and new and late ones arrive",
-        ANY,
+        LOGS,
         Shape.TUMBLING,
         Arrive(120),
         Night(),
@@ -189,7 +191,7 @@ KNOWN: dict[str, Walk] = {
     ),
     **_walks(
         "quarantined records are gone",
-        ANY,
+        LOGS,
         Shape.TUMBLING,
         Arrive(20),
         Arrive(1, ahead=36),
@@ -300,10 +302,54 @@ KNOWN: dict[str, Walk] = {
         FastForward(20),
         Night(),
     ),
+    **_walks(
+        "the view of the history is another one",
+        (Kind.VIEW,),
+        Shape.TUMBLING,
+        Arrive(80),
+        Night(),
+        AlterView(2),
+        Arrive(10),
+        Night(),
+    ),
     # Others.
     **_walks(
+        "a run of a part after records were lost, then one of the whole",
+        LOGS,
+        Shape.TUMBLING,
+        Arrive(120),
+        Night(),
+        Cut(60),
+        Night(),
+        Part(2, 4),
+        Full(),
+    ),
+    **_walks(
+        "a topic is emptied and filled again",
+        (Kind.TOPIC,),
+        Shape.TUMBLING,
+        Arrive(60),
+        Night(),
+        Cut(60),
+        Arrive(5, behind=60),
+        Arrive(20),
+        Night(),
+    ),
+    **_walks(
+        "a topic is made anew",
+        (Kind.TOPIC,),
+        Shape.TUMBLING,
+        Arrive(60),
+        Night(),
+        AnotherLog(80),
+        Night(),
+        Full(another_log=True),
+        Arrive(10),
+        Night(),
+    ),
+    **_walks(
         "a run of a part, then a night",
-        ANY,
+        LOGS,
         Shape.TUMBLING,
         Arrive(80),
         Night(),
@@ -323,7 +369,7 @@ KNOWN: dict[str, Walk] = {
     ),
     **_walks(
         "arrivals go back over the end of a night",
-        ANY,
+        LOGS,
         Shape.TUMBLING,
         Arrive(30),
         Arrive(31, only=0),

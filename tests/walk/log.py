@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -56,7 +57,8 @@ class Log:
     """What is there. `held` has offsets and is not there yet, `removed` was there.
 
     `next`: the next record's number. `ends`: the next offsets. `life`: how many logs were there before this one.
-    `waited`: hours that went by beside the seconds of the records. `regions`: what keys belong to. `before`: the log
+    `waited`: hours that went by beside the seconds of the records. `regions`: what keys belong to. `factor`: of what
+    values are read as. `before`: the log
     before each change of a table, for a roll-back.
     """
 
@@ -68,6 +70,7 @@ class Log:
     life: int = 0
     waited: int = 0
     regions: Mapping[str, str] = field(default_factory=lambda: {"a": "north", "b": "south"})
+    factor: int = 1
     before: tuple[Log, ...] = ()
 
     @property
@@ -114,6 +117,8 @@ class Log:
                 return self._since(self)
             case s.Move(key, region):
                 return replace(self, regions={**self.regions, key: region})
+            case s.AlterView(factor):
+                return replace(self, factor=factor)
             case s.Wait(hours):
                 return replace(self, waited=self.waited + hours)
             case s.Expire():
@@ -204,11 +209,15 @@ def read(
         if as_of is not None:
             placed = _up_to(placed, lambda r: r.number < as_of)
         bad += [r for r in placed if r.number in wrong]
-        good += _in_order([r for r in placed if r.number not in wrong], running_maximum)
+        good += _in_order([_times(r, log.factor) for r in placed if r.number not in wrong], running_maximum)
         if placed:
             ends[partition] = (placed[-1].offset or 0) + 1
     ordered = sorted(good, key=lambda one: one[0])
     return Reading(tuple(record for _, record in ordered), tuple(bad), ends)
+
+
+def _times(record: Record, factor: int) -> Record:
+    return record if record.value is None else replace(record, value=record.value * factor)
 
 
 def _up_to(placed: list[Record], belongs: Any) -> list[Record]:
@@ -241,6 +250,6 @@ def goes_back(log: Log) -> bool:
         placed = sorted((r for r in log.records.values() if r.partition == partition), key=lambda r: r.offset or 0)
         wrong = _too_far_ahead(placed)
         arrivals = [r.arrival for r in placed if r.number not in wrong]
-        if any(one > other for one, other in zip(arrivals, arrivals[1:], strict=False)):
+        if any(one > other for one, other in itertools.pairwise(arrivals)):
             return True
     return False

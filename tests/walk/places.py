@@ -7,6 +7,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
+from typing import ClassVar
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -17,7 +18,9 @@ from tests.walk.log import Log, Record
 
 
 class Place(ABC):
-    """The history of one walk. `name` is the pipeline's."""
+    """The history of one walk. `name` is the pipeline's. `value`: how values are decoded, where no column has them."""
+
+    value: ClassVar[str | None] = None
 
     def __init__(self, spark: SparkSession, folder: Path, name: str, walk: s.Walk) -> None:
         self.spark, self.folder, self.name, self.walk = spark, folder, name, walk
@@ -27,7 +30,7 @@ class Place(ABC):
             self._write_regions(Log())
 
     def pipeline(self) -> Pipeline:
-        return definition(self.walk, self.name, self.history, self.folder, regions=self.regions)
+        return definition(self.walk, self.name, self.history, self.folder, regions=self.regions, value=self.value)
 
     @property
     @abstractmethod

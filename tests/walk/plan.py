@@ -16,6 +16,7 @@ class Kind(StrEnum):
     ICEBERG = "iceberg"
     DELTA = "delta"
     HIVE = "hive"
+    VIEW = "view"
     TOPIC = "topic"
 
     def __repr__(self) -> str:
@@ -83,9 +84,10 @@ class Step:
 class Arrive(Step):
     """The next `count` records arrive, one a second, in two partitions in turn.
 
-    `only`: in this partition alone. `behind`: seconds that their event times lie back. `ahead`: hours that their arrivals
-    lie in front of the clock. `back`: seconds that their arrivals go back. `add`: what their values have more than their
-    numbers. `repeats`: each is a duplicate of the record so many numbers before. `unplaced`: without partition or offset.
+    `only`: in this partition alone. `behind`: seconds that their event times lie back. `ahead`: hours that their
+    arrivals lie in front of the clock. `back`: seconds that their arrivals go back. `add`: what their values have more
+    than their numbers. `repeats`: each is a duplicate of the record so many numbers before. `unplaced`: without
+    partition or offset.
     """
 
     count: int
@@ -185,6 +187,13 @@ class NewColumn(Step):
     """The column of values is renamed (or dropped, with `drops`), and an empty one of its name is added."""
 
     drops: bool = False
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class AlterView(Step):
+    """The view of the history gives `factor` times the values of its table from now on."""
+
+    factor: int
 
 
 @dataclass(frozen=True, slots=True, repr=False)

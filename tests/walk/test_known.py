@@ -1,31 +1,41 @@
 """Walks that once ended in wrong numbers end in right ones.
 
-One alone: `pytest tests/walk/test_known.py -k "iceberg and with_an_end_each"`; blanks of a name are underlines.
+One alone: `pytest tests/walk/test_known.py -k "iceberg and with_an_end_each"`; what is no letter is an underline.
 """
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+from spark_jobs.spark.jvm import DELTA
+from tests.processes import ROOT
+from tests.services.kafka_broker import AdministeredBroker
 from tests.walk.known import KNOWN
-from tests.walk.plan import Kind, Walk
+from tests.walk.plan import Kind
+from tests.walk.topic import Topic
 from tests.walk.walker import Walker
+from tests.walk.wrong import WRONG
 
-WRONG: dict[str, str] = {}
-"""By name: what still goes wrong in a walk."""
-SLOW = (Kind.DELTA,)
+pytestmark = pytest.mark.timeout(1800)
 
 
-def _parameters() -> list:
-    found = []
+def _of(*kinds: Kind) -> list:
+    """The walks over these kinds of histories; `make test` takes each story over one kind."""
+    found, told = [], set()
     for name, walk in KNOWN.items():
-        if walk.kind not in (Kind.FILES, Kind.ICEBERG):
-            continue
-        marks = [pytest.mark.xfail(strict=True, reason=WRONG[name])] if name in WRONG else []
-        found.append(pytest.param(walk, id=re.sub(r"[^a-z]+", "_", name), marks=marks))
+        story = name.partition(": ")[2]
+        if walk.kind in kinds:
+            marks = [pytest.mark.xfail(strict=True, reason=WRONG[name])] if name in WRONG else []
+            marks += [pytest.mark.long] if story in told or walk.kind not in (Kind.ICEBERG, Kind.FILES) else []
+            found.append(pytest.param(name, id=re.sub(r"[^a-z]+", "_", name), marks=marks))
+        told.add(story)
     return found
 
 
@@ -34,7 +44,38 @@ def walker(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Wal
     return Walker(spark, tmp_path_factory.mktemp("walks"))
 
 
-@pytest.mark.parametrize("walk", _parameters())
-def test_a_walk_that_once_went_wrong_ends_right(walker: Walker, walk: Walk) -> None:
-    fault = walker.first_fault(walk)
+def _ends_right(walker: Walker, name: str) -> None:
+    fault = walker.first_fault(KNOWN[name])
     assert fault is None, fault.shown()
+
+
+@pytest.mark.parametrize("name", _of(Kind.ICEBERG, Kind.FILES))
+def test_a_walk_that_once_went_wrong_ends_right(walker: Walker, name: str) -> None:
+    _ends_right(walker, name)
+
+
+@pytest.mark.parametrize("name", _of(Kind.HIVE, Kind.VIEW))
+def test_a_walk_over_hive_that_once_went_wrong_ends_right(walker: Walker, name: str, hive_metastore: object) -> None:
+    _ends_right(walker, name)
+
+
+@pytest.mark.parametrize("name", _of(Kind.TOPIC))
+def test_a_walk_over_a_topic_that_once_went_wrong_ends_right(
+    walker: Walker, name: str, kafka: AdministeredBroker
+) -> None:
+    Topic.broker = kafka
+    _ends_right(walker, name)
+
+
+@pytest.mark.long
+def test_walks_over_delta_that_once_went_wrong_end_right() -> None:
+    """They need a Spark that was started with Delta, so they run in a process of their own."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.walk", "--known", "--kind", "delta"],
+        env={**os.environ, "REWINDOW_PACKAGES": DELTA},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=1700,
+    )
+    assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,15 +21,29 @@ from spark_jobs.runs.plan import planned_records
 from spark_jobs.runs.progress import NoProgress
 from tests.runs.small_runs import T0
 from tests.walk import plan as s
+from tests.walk.delta import DeltaTable
+from tests.walk.hive import HiveTable, HiveView
 from tests.walk.iceberg import IcebergTable
 from tests.walk.known_runs import Refusal, Runs
 from tests.walk.log import Log
 from tests.walk.places import Files, Place
 from tests.walk.published import Published, published
+from tests.walk.topic import Topic
 
-_PLACES: dict[s.Kind, type[Place]] = {s.Kind.FILES: Files, s.Kind.ICEBERG: IcebergTable}
+_PLACES: dict[s.Kind, type[Place]] = {
+    s.Kind.FILES: Files,
+    s.Kind.ICEBERG: IcebergTable,
+    s.Kind.DELTA: DeltaTable,
+    s.Kind.HIVE: HiveTable,
+    s.Kind.VIEW: HiveView,
+    s.Kind.TOPIC: Topic,
+}
 _ERRORS = {Refusal.ANOTHER_LOG: HistoryError, Refusal.GOES_BACK: HistoryError, Refusal.EMPTY: EmptyRangeError}
 _names = itertools.count(1)
+
+Check = Callable[[RunResult, Case], Iterable[str]]
+CHECKS: tuple[Check, ...] = ()
+"""What else has to hold after each run that published: each gives sentences on what is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +103,7 @@ class Walker:
         now = published(self.spark, pipeline)
         case = runs.case(step, log, was)
         wrong = [*case.faults(now), *runs.wrong_costs(step, result)]
+        wrong += [fault for check in CHECKS for fault in check(result, case)]
         runs.ran(step, log)
         return result.note, tuple(wrong), now
 
