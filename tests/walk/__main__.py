@@ -32,12 +32,15 @@ def main() -> int:
 @contextlib.contextmanager
 def _started(folder: Path, kinds: Sequence[Kind]) -> Iterator[SparkSession]:
     """A Spark with what these kinds of histories need beside it: a metastore, a broker."""
-    os.environ |= {"REWINDOW_HOME": f"{folder}/home", "REWINDOW_SPARK_IDLE_MINUTES": "0"}
+    from spark_jobs.settings import Variable
+    from spark_jobs.spark.jvm import SHORT_APPLICATIONS
     from spark_jobs.spark.session import spark_session
     from tests.services.hive_metastore import HiveMetastore
     from tests.services.kafka_broker import AdministeredBroker
     from tests.walk.topic import Topic
 
+    os.environ |= {"REWINDOW_HOME": f"{folder}/home", Variable.SPARK_IDLE_MINUTES: "0"}
+    os.environ[Variable.JAVA_OPTIONS] = f"{SHORT_APPLICATIONS} -XX:+UseSerialGC -Xms1000m"
     with ExitStack() as services:
         metastore = None
         if {Kind.HIVE, Kind.VIEW} & {*kinds}:

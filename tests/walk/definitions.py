@@ -25,23 +25,37 @@ history: {history}
 value: {value}
 keys: {{g: {key}}}
 event_time: {{expression: t, unit: ms}}
-watermark: {{generator: bounded_out_of_orderness, bound: 10 s, partitions: [0, 1]}}
+{job}
 window: {window}
 aggregates: {{n: count(*), total: sum(v)}}
-end_of_input: flush
 quarantine: {{threshold: 50 %}}
 output: {{namespace: walks}}
 {more}"""
 
 
+FLINK = """watermark: {generator: bounded_out_of_orderness, bound: 10 s, partitions: [0, 1]}
+end_of_input: flush"""
+
+
 def definition(
-    walk: Walk, name: str, history: str, folder: Path, *, regions: str, value: str | None = None
+    walk: Walk,
+    name: str,
+    history: str,
+    folder: Path,
+    *,
+    regions: str,
+    value: str | None = None,
+    job: str = FLINK,
 ) -> Pipeline:
-    """The pipeline `name`; `history` is its section in YAML, `regions` the table that keys are looked up in."""
+    """The pipeline `name`; `history` and `value` are its sections in YAML, `job` says how its live job runs.
+
+    `regions` is the table that keys are looked up in.
+    """
     lookup = f"lookup: {{table: {regions}, on: k, as_of: run}}\n" if walk.shape is Shape.LOOKUP else ""
     text = _YAML.format(
         name=name,
         history=history,
+        job=job,
         value=value or f'{{schema: "{COLUMNS}"}}',
         key="region" if walk.shape is Shape.LOOKUP else "k",
         window=_WINDOWS.get(walk.shape, "{type: tumbling, size: 1 min}"),

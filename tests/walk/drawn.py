@@ -24,7 +24,8 @@ class World:
     """What has happened in a walk.
 
     `read`: the number below which all records have been read, as far as they were there. `has_unplaced`: records
-    without a position are there that no whole run has seen. `life`: the log that was read.
+    without a position are there that no whole run has seen. `life`: the log that was read. `is_restored`: the query has
+    not gone on since its checkpoint was restored. `has_news`: it has, and no run has seen it.
     """
 
     walk: s.Walk
@@ -35,6 +36,8 @@ class World:
     has_unplaced: bool = False
     steps: int = 0
     refused: int = 0
+    is_restored: bool = False
+    has_news: bool = False
 
     def after(self, step: s.Step) -> World:
         """The world after a step that it allows."""
@@ -42,13 +45,17 @@ class World:
         refused = self.is_refused(step)
         unplaced = self.has_unplaced or (isinstance(step, s.Arrive) and step.unplaced)
         world = replace(self, log=log, steps=steps, refused=self.refused + refused, has_unplaced=unplaced)
+        if isinstance(step, s.Batches | s.Restore):
+            return replace(world, is_restored=isinstance(step, s.Restore), has_news=True)
         if isinstance(step, s.RollBack):
             return replace(world, read=min(self.read, log.next))
         if refused or not isinstance(step, s.Night | s.Full):
             return world
         end = step.until if isinstance(step, s.Night) else step.as_of
         read = log.next if end is None else end
-        return replace(world, read=read, life=log.life, has_run=True, has_unplaced=unplaced and end is not None)
+        return replace(
+            world, read=read, life=log.life, has_run=True, has_news=False, has_unplaced=unplaced and end is not None
+        )
 
     def is_refused(self, step: s.Step) -> bool:
         """Whether a run is refused, as another log is there."""
@@ -59,6 +66,8 @@ class World:
         """Whether the walk knows what comes out of the step, and whether it makes sense here."""
         log, kind, shape = self.log, self.walk.kind, self.walk.shape
         is_table, end = kind in _TABLES, log.next
+        if kind is s.Kind.QUERY:
+            return self._allows_of_a_query(step)
         if kind is s.Kind.TOPIC and not (isinstance(step, _OF_A_LOG) and not getattr(step, "unplaced", False)):
             return False
         if isinstance(step, s.RUNS) and self.life != log.life and self.has_run:
@@ -95,8 +104,26 @@ class World:
                 return not another_log and (not is_cut or (self.read <= as_of <= end and self._can_end))
             case s.Part():
                 return self.has_run and log.life == 0 and shape is not s.Shape.SESSION
+            case s.Batches() | s.Restore() | s.Purge():
+                return False
             case _:
                 return True
+
+    def _allows_of_a_query(self, step: s.Step) -> bool:
+        batches, end = self.log.batches, self.log.next
+        match step:
+            case s.Arrive(count):
+                return step in (s.Arrive(count), s.Arrive(count, behind=step.behind)) and end + count <= MOST_RECORDS
+            case s.Batches(_, size):
+                return end >= (batches[-1] if batches else 0) + size
+            case s.Restore(batch):
+                return 2 <= batch < len(batches) - 1 and self.has_run
+            case s.Purge(kept):
+                return kept < len(batches) and not self.has_news
+            case s.Night(until=None) | s.Full(as_of=None, another_log=False):
+                return bool(batches) and not self.is_restored
+            case _:
+                return False
 
     @property
     def _may_refuse(self) -> bool:
@@ -129,6 +156,8 @@ def is_sound(walk: s.Walk) -> bool:
 
 _OF_A_LOG = (s.Arrive, s.Cut, s.AnotherLog, s.Wait, s.Move, *s.RUNS)
 """What can happen to a topic."""
+_OF_A_QUERY = (s.Arrive, s.Batches, s.Restore, s.Purge, s.Night, s.Full)
+"""What can happen to a query."""
 
 
 def drawn(seed: int, kind: s.Kind, shape: s.Shape, steps: int) -> s.Walk:
@@ -146,6 +175,8 @@ def drawn(seed: int, kind: s.Kind, shape: s.Shape, steps: int) -> s.Walk:
 
 def _steps(draw: random.Random, worlds: list[World]) -> Iterator[s.Step]:
     yield s.Arrive(draw.randrange(40, 80))
+    if worlds[-1].walk.kind is s.Kind.QUERY:
+        yield s.Batches(draw.randrange(3, 6), draw.randrange(3, 12))
     cut = s.Night(until=draw.randrange(30, worlds[-1].log.next))
     yield cut if draw.random() < 0.5 and worlds[-1].allows(cut) else s.Night()
     while True:
@@ -214,6 +245,9 @@ CHANGES: tuple[tuple[int, _Maker], ...] = (
     (1, lambda draw, world: s.NewColumn(draw.random() < 0.5)),
     (5, lambda draw, world: s.Move(draw.choice("abc"), draw.choice(("north", "south", "east")))),
     (1, lambda draw, world: s.Wait(48)),
+    (9, lambda draw, world: s.Batches(draw.randrange(1, 6), draw.randrange(3, 12))),
+    (3, lambda draw, world: s.Restore(draw.randrange(2, 1 + max(2, len(world.log.batches))))),
+    (3, lambda draw, world: s.Purge(draw.randrange(1, 5))),
 )  # fmt: skip
 RUNS: tuple[tuple[int, _Maker], ...] = (
     (6, lambda draw, world: s.Night()),

@@ -10,7 +10,7 @@ from functools import cached_property
 from tests.walk.log import Place, Record
 from tests.walk.plan import Shape
 from tests.walk.published import Published, Row
-from tests.walk.truth import Cell, Counted, Truth, assigner_of, key_of, lateness_of, truth_of
+from tests.walk.truth import Cell, Counted, Truth, assigner_of, key_of, lateness_of, truth_of, truth_of_query
 
 _NOTHING = Counted()
 
@@ -21,7 +21,8 @@ class Case:
 
     `present` are the good records that are there, in order. `ever` are those and the ones that are gone since they were
     read, as they were then. `bad` belong into quarantine, also those that are gone. `before`: what was published.
-    `starts`: the run computes the windows that start in this range (epoch ms) alone; None: all of them.
+    `starts`: the run computes the windows that start in this range (epoch ms) alone; None: all of them. `batches`:
+    those of a query that has read the records.
     """
 
     shape: Shape
@@ -31,6 +32,7 @@ class Case:
     bad: Sequence[Record]
     before: Published
     starts: range | None = None
+    batches: tuple[int, ...] = ()
 
     @cached_property
     def gone(self) -> list[Record]:
@@ -40,6 +42,8 @@ class Case:
     @cached_property
     def now(self) -> Truth:
         """What a fresh full run gives."""
+        if self.batches:
+            return truth_of_query(self.present, self.batches)
         return truth_of(self.present, self.shape, self.regions)
 
     @cached_property
@@ -49,6 +53,8 @@ class Case:
 
     def faults(self, after: Published) -> list[str]:
         """What is wrong with what is published after the run."""
+        if self._merges or self.batches:  # what is counted of a session, or of batches, is nobody's business here
+            after = after.without_counts()
         found = [f"{cell} is there twice" for cell in after.twice]
         found += [fault for cell in self._cells(after) for fault in self._of_cell(cell, after.windows.get(cell))]
         if self.starts is None:
@@ -119,7 +125,7 @@ class Case:
         counted = truth.counted.get(cell, _NOTHING)
         if self.shape is Shape.COMPLETE:
             faithful, counted = None, Counted(sum((counted.on_time, counted.late, counted.dropped)))
-        if self._merges:
+        if self._merges or self.batches:
             counted = Counted()
         return Row(faithful, complete, counted, False)
 
@@ -135,7 +141,7 @@ class Case:
 
     def _of_totals(self, after: Published) -> Iterator[str]:
         """No record counts for two keys: windows of one span hold no more records than there ever were in it."""
-        if self._merges or self.shape is Shape.DEDUPLICATE:
+        if self._merges or self.batches or self.shape is Shape.DEDUPLICATE:
             return
         held = defaultdict[tuple[int, int], int](int)
         for cell, row in after.windows.items():

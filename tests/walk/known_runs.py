@@ -12,7 +12,7 @@ from tests.walk.judge import Case
 from tests.walk.log import Log, Place, Reading, Record, goes_back, read
 from tests.walk.published import Published
 
-_PLAIN = (s.Arrive, s.FastForward, s.Compact, s.Wait, s.Hold)
+_PLAIN = (s.Arrive, s.FastForward, s.Compact, s.Wait, s.Hold, s.Batches, s.Purge)
 """After these, and runs, a night has no more to do than to read what is new."""
 
 
@@ -64,6 +64,8 @@ class Runs:
         """What the run reads, and what was read before it."""
         until = step.until if isinstance(step, s.Night) else None
         as_of = step.as_of if isinstance(step, s.Full) else None
+        if self.walk.kind is s.Kind.QUERY:
+            return read(log, as_of=log.batches[-1] if log.batches else 0)
         known = (self.ends or {}) if isinstance(step, s.Night) and self.life == log.life else {}
         return read(log, until=until, as_of=as_of, at_least=known, running_maximum=self.walk.running_maximum)
 
@@ -91,6 +93,8 @@ class Runs:
         reading = self.reading(step, log)
         there = {r.number for r in log.records.values()}
         gone_bad = [r for n, r in self.bad.items() if n not in there]
+        if self.walk.kind is s.Kind.QUERY:  # what the query had read in a life that was given up is not gone
+            self.ever = {}
         ever = {**self.ever, **{r.place: r for r in reading.records if r.place is not None}}
         return Case(
             self.walk.shape,
@@ -100,6 +104,7 @@ class Runs:
             (*reading.quarantined, *gone_bad),
             before,
             _starts(step) if isinstance(step, s.Part) else None,
+            log.batches,
         )
 
     def ran(self, step: s.Step, log: Log) -> None:

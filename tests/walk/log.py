@@ -58,8 +58,8 @@ class Log:
 
     `next`: the next record's number. `ends`: the next offsets. `life`: how many logs were there before this one.
     `waited`: hours that went by beside the seconds of the records. `regions`: what keys belong to. `factor`: of what
-    values are read as. `before`: the log
-    before each change of a table, for a roll-back.
+    values are read as. `batches`: of a query, the number below which each of its batches has read all records.
+    `before`: the log before each change of a table, for a roll-back.
     """
 
     records: Mapping[int, Record] = field(default_factory=dict[int, Record])
@@ -71,6 +71,7 @@ class Log:
     waited: int = 0
     regions: Mapping[str, str] = field(default_factory=lambda: {"a": "north", "b": "south"})
     factor: int = 1
+    batches: tuple[int, ...] = ()
     before: tuple[Log, ...] = ()
 
     @property
@@ -117,6 +118,12 @@ class Log:
                 return self._since(self)
             case s.Move(key, region):
                 return replace(self, regions={**self.regions, key: region})
+            case s.Batches(count, size):
+                begin = self.batches[-1] if self.batches else 0
+                ends = range(begin + size, min(self.next, begin + count * size) + 1, size)
+                return replace(self, batches=(*self.batches, *ends))
+            case s.Restore(batch):
+                return replace(self, batches=self.batches[: batch + 1])
             case s.AlterView(factor):
                 return replace(self, factor=factor)
             case s.Wait(hours):

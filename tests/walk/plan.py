@@ -18,6 +18,8 @@ class Kind(StrEnum):
     HIVE = "hive"
     VIEW = "view"
     TOPIC = "topic"
+    QUERY = "query"
+    """Files, and the checkpoint of a Structured Streaming query that has read them."""
 
     def __repr__(self) -> str:
         return f"Kind.{self.name}"
@@ -209,6 +211,31 @@ class Wait(Step):
     """Time goes by."""
 
     hours: int
+
+
+# What happens to the query of a checkpoint.
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Batches(Step):
+    """The query runs `count` batches, each of the next `size` records."""
+
+    count: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Restore(Step):
+    """The checkpoint is what it was after the batch of this number; the query goes on from there."""
+
+    batch: int
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Purge(Step):
+    """Spark has removed all but the last `kept` batches of the checkpoint."""
+
+    kept: int
 
 
 # Runs.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -36,6 +36,10 @@ class Published:
     late: Mapping[Place, int] = field(default_factory=dict[Place, int])
     quarantined: Counter[Place | None] = field(default_factory=Counter[Place | None])
     twice: tuple[Cell, ...] = ()
+
+    def without_counts(self) -> Published:
+        """The same without what became of the records of each window."""
+        return replace(self, windows={cell: replace(row, counted=Counted()) for cell, row in self.windows.items()})
 
 
 def published(spark: SparkSession, pipeline: Pipeline) -> Published:
@@ -72,7 +76,7 @@ def _ms(time: datetime) -> int:
 
 def _row(row: Mapping[str, Any]) -> Row:
     return Row(
-        None if row.get("n") is None else (row["n"], row["total"]),
+        None if row.get("n") is None or row.get("state") == "open" else (row["n"], row["total"]),
         None if row.get("n__complete") is None else (row["n__complete"], row["total__complete"]),
         Counted(*(row.get(f"records_{name}") or 0 for name in ("on_time", "late", "dropped"))),
         row["state"] == HISTORY_GONE,

@@ -36,7 +36,8 @@ def take_walks(
     chosen = zip(
         itertools.count(seed), itertools.cycle(kinds or KINDS), itertools.cycle(shapes or SHAPES), strict=False
     )
-    for number, kind, shape in chosen:
+    for number, kind, drawn_shape in chosen:
+        shape = Shape.TUMBLING if kind is Kind.QUERY else drawn_shape
         if taken >= steps or (faults and stops):
             return faults
         walk, began = drawn(number, kind, shape, min(of_one, steps - taken)), time.monotonic()

@@ -9,7 +9,6 @@ import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
@@ -33,7 +32,9 @@ def _of(*kinds: Kind) -> list:
         story = name.partition(": ")[2]
         if walk.kind in kinds:
             marks = [pytest.mark.xfail(strict=True, reason=WRONG[name])] if name in WRONG else []
-            marks += [pytest.mark.long] if story in told or walk.kind not in (Kind.ICEBERG, Kind.FILES) else []
+            marks += (
+                [pytest.mark.long] if story in told or walk.kind not in (Kind.ICEBERG, Kind.FILES, Kind.QUERY) else []
+            )
             found.append(pytest.param(name, id=re.sub(r"[^a-z]+", "_", name), marks=marks))
         told.add(story)
     return found
@@ -49,7 +50,7 @@ def _ends_right(walker: Walker, name: str) -> None:
     assert fault is None, fault.shown()
 
 
-@pytest.mark.parametrize("name", _of(Kind.ICEBERG, Kind.FILES))
+@pytest.mark.parametrize("name", _of(Kind.ICEBERG, Kind.FILES, Kind.QUERY))
 def test_a_walk_that_once_went_wrong_ends_right(walker: Walker, name: str) -> None:
     _ends_right(walker, name)
 

@@ -10,6 +10,9 @@ from spark_jobs.eventtime.deduplication import FirstByProcessingTime
 from spark_jobs.eventtime.durations import SECOND
 from spark_jobs.eventtime.generators import Event
 from spark_jobs.eventtime.lateness import is_window_late
+from spark_jobs.eventtime.microbatch.aggregation import OutputMode
+from spark_jobs.eventtime.microbatch.batches import Batch, BatchKind
+from spark_jobs.eventtime.microbatch.query import BatchSettings, Query, ReadRecord, RunningQuery
 from spark_jobs.eventtime.operator import Firing, WindowOperator
 from spark_jobs.eventtime.signals import Signal, WatermarkEmitted
 from spark_jobs.eventtime.source import Source
@@ -86,6 +89,23 @@ def truth_of(records: Sequence[Record], shape: Shape, regions: Mapping[str, str]
         job.take(record)
     job.end()
     return job.truth
+
+
+def truth_of_query(records: Sequence[Record], batches: Sequence[int]) -> Truth:
+    """What a Structured Streaming query gives by tumbling windows, whose batches have read up to these numbers."""
+    truth = Truth(complete=_complete(records, Shape.TUMBLING, {}))
+    query: RunningQuery[Record] = RunningQuery(Query(TumblingWindows(MINUTE), OutputMode.APPEND))
+    begin, before, watermark = 0, 0, 0
+    for number, end in enumerate(batches):
+        read = [r for r in records if begin <= r.number < end]
+        batch = Batch(number, BatchKind.COMMITTED, 0, watermark, before)
+        result = query.run(batch, [ReadRecord(r.key, r.time, r) for r in read], BatchSettings())
+        for row in result.rows:
+            truth.faithful[row.key, row.window.start, row.window.end] = value_of(row.elements)  # pyright: ignore[reportArgumentType]
+        truth.late |= {dropped.element.place: 1 for dropped in result.dropped if dropped.element.place is not None}
+        begin, before = end, watermark
+        watermark = max([watermark, *(r.time - BOUND for r in read)])
+    return truth
 
 
 class _Job:

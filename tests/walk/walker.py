@@ -24,10 +24,12 @@ from tests.walk import plan as s
 from tests.walk.delta import DeltaTable
 from tests.walk.hive import HiveTable, HiveView
 from tests.walk.iceberg import IcebergTable
+from tests.walk.judge import Case
 from tests.walk.known_runs import Refusal, Runs
 from tests.walk.log import Log
 from tests.walk.places import Files, Place
 from tests.walk.published import Published, published
+from tests.walk.query import Query
 from tests.walk.topic import Topic
 
 _PLACES: dict[s.Kind, type[Place]] = {
@@ -37,6 +39,7 @@ _PLACES: dict[s.Kind, type[Place]] = {
     s.Kind.HIVE: HiveTable,
     s.Kind.VIEW: HiveView,
     s.Kind.TOPIC: Topic,
+    s.Kind.QUERY: Query,
 }
 _ERRORS = {Refusal.ANOTHER_LOG: HistoryError, Refusal.GOES_BACK: HistoryError, Refusal.EMPTY: EmptyRangeError}
 _names = itertools.count(1)
