@@ -28,7 +28,7 @@ event_time: {{expression: t, unit: ms}}
 {job}
 window: {window}
 aggregates: {{n: count(*), total: sum(v)}}
-quarantine: {{threshold: 50 %}}
+quarantine: {{threshold: 100 %}}
 output: {{namespace: walks}}
 {more}"""
 

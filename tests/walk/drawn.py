@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 from tests.walk import plan as s
-from tests.walk.log import Log, goes_back
+from tests.walk.log import Log, goes_back, quarantined
 
 MOST_RECORDS = 300
 FEWEST_RECORDS = 15
@@ -25,7 +25,8 @@ class World:
 
     `read`: the number below which all records have been read, as far as they were there. `has_unplaced`: records
     without a position are there that no whole run has seen. `life`: the log that was read. `is_restored`: the query has
-    not gone on since its checkpoint was restored. `has_news`: it has, and no run has seen it.
+    not gone on since its checkpoint was restored. `rolled_from`: the next number before a roll-back; `waited_at`: when
+    time went by. `has_news`: it has, and no run has seen it.
     """
 
     walk: s.Walk
@@ -36,6 +37,8 @@ class World:
     has_unplaced: bool = False
     steps: int = 0
     refused: int = 0
+    rolled_from: int = 0
+    waited_at: int = 0
     is_restored: bool = False
     has_news: bool = False
 
@@ -48,7 +51,13 @@ class World:
         if isinstance(step, s.Batches | s.Restore):
             return replace(world, is_restored=isinstance(step, s.Restore), has_news=True)
         if isinstance(step, s.RollBack):
-            return replace(world, read=min(self.read, log.next))
+            return replace(world, rolled_from=max(self.rolled_from, self.log.next))
+        if isinstance(step, s.AnotherLog):
+            return replace(world, rolled_from=0, waited_at=0, has_unplaced=False)
+        if isinstance(step, s.Wait):
+            return replace(world, waited_at=log.next)
+        if isinstance(step, s.Part) and not refused:  # it has read all, and a night that reads less compares only
+            return replace(world, read=log.next)
         if refused or not isinstance(step, s.Night | s.Full):
             return world
         end = step.until if isinstance(step, s.Night) else step.as_of
@@ -75,7 +84,7 @@ class World:
         match step:
             case s.Arrive(count, back=back, repeats=repeats):
                 sound = end + count <= MOST_RECORDS and not (back and not self.walk.running_maximum)
-                return sound and not (back and goes_back(log)) and repeats <= end
+                return sound and not (back and goes_back(log)) and repeats <= end and self._may_differ(step)
             case s.Hold(count) | s.FastForward(count):
                 return end + count <= MOST_RECORDS
             case s.Deliver():
@@ -85,12 +94,11 @@ class World:
             case s.Correct(first, last, _, how):
                 return bool(log.between(first, last)) and (is_table or how is s.How.UPDATE) and not self._has_null
             case s.Remove() | s.Cut():
-                return self._leaves(log.after(step))
+                return self._leaves(log.after(step)) and self._keeps_quarantine(log.after(step))
             case s.Reload(how) | s.AnotherLog(how=how):
                 return self.has_run and (is_table or how is s.How.TRUNCATE)
             case s.RollBack():
-                then = log.after(step)
-                return is_table and bool(log.before) and then.waited == log.before[-1].waited and self._leaves(then)
+                return is_table and bool(log.before) and self._may_go_back_to(log.after(step))
             case s.NewColumn() | s.Expire():
                 return is_table
             case s.AlterView():
@@ -98,7 +106,7 @@ class World:
             case s.Move():
                 return shape is s.Shape.LOOKUP
             case s.Night(until):
-                return until is None or (self.read < until <= end and self._can_end)
+                return until is None or (max(self.read, self.waited_at) < until <= end and self._can_end)
             case s.Full(as_of, another_log):
                 is_cut = as_of is not None
                 return not another_log and (not is_cut or (self.read <= as_of <= end and self._can_end))
@@ -138,6 +146,22 @@ class World:
         """A value that is null cannot be put right by what it was."""
         return any(r.value is None for r in self.log.records.values())
 
+    def _may_differ(self, step: s.Arrive) -> bool:
+        """After a roll-back, the same numbers come to the same places at the same times, or it were another log."""
+        is_other = step.only is not None or step.ahead or step.back or step.unplaced
+        return self.log.next >= self.rolled_from or not is_other
+
+    def _may_go_back_to(self, then: Log) -> bool:
+        log = self.log
+        dropped = [r for r in (*log.records.values(), *log.held, *log.removed) if r.number >= then.next]
+        plain = all(r.partition == r.number % 2 and r.arrival == log.time_of(r.number) for r in dropped)
+        has_waited = self.waited_at > then.next
+        return plain and not has_waited and self._leaves(then) and self._keeps_quarantine(then)
+
+    def _keeps_quarantine(self, log: Log) -> bool:
+        """Whether what was wrong beside its successors still has them."""
+        return quarantined(self.log) & log.records.keys() <= quarantined(log)
+
     def _leaves(self, log: Log) -> bool:
         return len(log.records) >= FEWEST_RECORDS and all(
             any(r.partition == partition for r in log.records.values()) for partition in (0, 1)
@@ -145,8 +169,8 @@ class World:
 
 
 def is_sound(walk: s.Walk) -> bool:
-    """Whether the walk knows what comes out of each of its steps."""
-    world = World(walk)
+    """Whether the walk knows what comes out of each of its steps, however many of its runs are refused."""
+    world = World(walk, refused=-len(walk.steps))
     for step in walk.steps:
         if not world.allows(step):
             return False
@@ -184,6 +208,9 @@ def _steps(draw: random.Random, worlds: list[World]) -> Iterator[s.Step]:
             yield _allowed(draw, worlds[-1], CHANGES)
             if worlds[-1].life != worlds[-1].log.life:
                 yield from _of_another_log(draw, worlds[-1])
+        if worlds[-1].is_restored:
+            batches = worlds[-1].log.batches
+            yield s.Batches(draw.randrange(1, 5), draw.randrange(1, 2 + min(10, worlds[-1].log.next - batches[-1] - 1)))
         yield _allowed(draw, worlds[-1], RUNS)
 
 
@@ -196,11 +223,16 @@ def _of_another_log(draw: random.Random, world: World) -> Iterator[s.Step]:
 
 def _allowed(draw: random.Random, world: World, makers: tuple[tuple[int, _Maker], ...]) -> s.Step:
     weights = [weight for weight, _ in makers]
-    while True:
+    for _ in range(1000):
         (_, maker), *_ = draw.choices(makers, weights)
         step = maker(draw, world)
         if world.allows(step):
             return step
+    raise AssertionError(f"nothing is allowed after {world.steps} steps of a walk over {world.walk.kind}")
+
+
+def _end(draw: random.Random, world: World) -> int:
+    return draw.randrange(min(world.read, world.log.next), world.log.next + 1)
 
 
 def _range(draw: random.Random, world: World, most: int) -> tuple[int, int]:
@@ -251,8 +283,8 @@ CHANGES: tuple[tuple[int, _Maker], ...] = (
 )  # fmt: skip
 RUNS: tuple[tuple[int, _Maker], ...] = (
     (6, lambda draw, world: s.Night()),
-    (6, lambda draw, world: s.Night(until=draw.randrange(world.read, world.log.next + 1))),
+    (6, lambda draw, world: s.Night(until=_end(draw, world))),
     (2, lambda draw, world: s.Full()),
-    (2, lambda draw, world: s.Full(as_of=draw.randrange(world.read, world.log.next + 1))),
+    (2, lambda draw, world: s.Full(as_of=_end(draw, world))),
     (2, lambda draw, world: s.Part(draw.randrange(3), draw.randrange(3, 6))),
 )

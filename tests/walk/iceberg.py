@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from tests.walk import plan as s
 from tests.walk.definitions import COLUMNS, NAMESPACE, position
@@ -23,7 +24,6 @@ class IcebergTable(LakeTable):
         super().__init__(spark, folder, name, walk)
         self.table = f"rewindow.{NAMESPACE}.{name}_log"
         spark.sql(f"CREATE TABLE {self.table} {self._made}")
-        self.append([])  # an empty snapshot, to roll back to
 
     @property
     def _made(self) -> str:
@@ -38,16 +38,21 @@ class IcebergTable(LakeTable):
         return rows[0][0] if rows else 0
 
     def append(self, records: Sequence[Record]) -> None:
-        self.frame(records).writeTo(self.table).append()
+        self._shaped(records).writeTo(self.table).append()
+
+    def _shaped(self, records: Sequence[Record]) -> DataFrame:
+        """The records in all columns of the table; those that were renamed are null."""
+        frame = self.frame(records)
+        old = [c for c in self.spark.table(self.table).columns if c not in frame.columns]
+        return frame.withColumns({c: F.lit(None).cast("bigint") for c in old})
 
     def overwrite_parts(self, records: Sequence[Record], log: Log) -> None:
         parts = {(r.offset or 0) // _WIDTH for r in records}
         whole = [r for r in log.records.values() if r.offset is not None and r.offset // _WIDTH in parts]
-        self.frame(whole).writeTo(self.table).overwritePartitions()
+        self._shaped(whole).writeTo(self.table).overwritePartitions()
 
     def overwrite_all(self, records: Sequence[Record]) -> None:
-        self.frame(records).createOrReplaceTempView(f"{self.name}_rows")
-        self.sql(f"INSERT OVERWRITE {self.table} SELECT * FROM {self.name}_rows")
+        self._shaped(records).writeTo(self.table).overwrite(F.lit(True))
 
     def replace(self, records: Sequence[Record]) -> None:
         self.sql(f"CREATE OR REPLACE TABLE {self.table} {self._made}")
@@ -75,6 +80,6 @@ class IcebergTable(LakeTable):
 
     def fast_forward(self, records: Sequence[Record]) -> None:
         self.sql(f"ALTER TABLE {self.table} CREATE OR REPLACE BRANCH audit")
-        self.frame(records).writeTo(f"{self.table}.branch_audit").append()
+        self._shaped(records).writeTo(f"{self.table}.branch_audit").append()
         self.sql(f"CALL rewindow.system.fast_forward('{self.table}', 'main', 'audit')")
         self.sql(f"ALTER TABLE {self.table} DROP BRANCH audit")

@@ -75,6 +75,8 @@ class Case:
             return
         if row is not None and row.is_kept:
             yield from self._of_kept(cell, row, was)
+        elif self._is_as_it_was(cell, row, was):
+            return
         elif self._has_gone(cell, any_key=False) and was is not None:
             yield f"{cell} held records that are gone: {was} became {row}"
         elif row not in (rights := self._rights(cell)):
@@ -85,6 +87,15 @@ class Case:
             yield f"{cell} is kept, and no record is gone that it can have held: {row}, right is {self._rights(cell)}"
         elif was is None or (row.faithful, row.complete) != (was.faithful, was.complete):
             yield f"{cell} is kept with another value than it had: {was} became {row}"
+
+    def _is_as_it_was(self, cell: Cell, row: Row | None, was: Row | None) -> bool:
+        """Whether nothing has changed, in a window that holds records that are gone, or lies beside such.
+
+        What a run before has decided stays, whichever records decided it, as long as the window's own are there.
+        """
+        if not self.gone or row is None or row != was:
+            return False
+        return self._has_gone(cell, any_key=False) or row.complete == self.now.complete.get(cell)
 
     def _has_gone(self, cell: Cell, *, any_key: bool) -> bool:
         """Whether a record that is gone lies in the window (in a session: at it), with its key or with any."""
@@ -157,7 +168,7 @@ class Case:
         gone = {r.place for r in self.gone}
         for place in sorted({*after.late, *self.before.late, *self.now.late, *self.whole.late}):
             found, now, whole = after.late.get(place), self.now.late.get(place), self.whole.late.get(place)
-            rights: Collection[int | None] = {now, whole} if self.gone else {now}
+            rights: Collection[int | None] = {now, whole, self.before.late.get(place)} if self.gone else {now}
             if place in gone:
                 rights = {self.before.late.get(place), whole} if place in self.before.late else {whole, None}
             if found not in rights:

@@ -114,8 +114,8 @@ class Log:
             case s.NewColumn():
                 # Older snapshots are read by today's names: no roll-back goes behind a new column.
                 return replace(self._with(replace(r, value=None) for r in self.records.values()), before=())
-            case s.Reload():
-                return self._since(self)
+            case s.Reload(how):
+                return replace(self, before=()) if how is s.How.REPLACE else self._since(self)
             case s.Move(key, region):
                 return replace(self, regions={**self.regions, key: region})
             case s.Batches(count, size):
@@ -248,6 +248,15 @@ def _in_order(placed: list[Record], running_maximum: bool) -> list[tuple[tuple[i
     for record in placed:
         highest = max(highest, record.arrival) if running_maximum else record.arrival
         found.append(((highest, record.partition or 0, record.offset or 0), replace(record, arrival=highest)))
+    return found
+
+
+def quarantined(log: Log) -> set[int]:
+    """The numbers of the records whose arrival is wrong, by what is there."""
+    found = set[int]()
+    for partition in (0, 1):
+        placed = [r for r in log.records.values() if r.partition == partition]
+        found |= _too_far_ahead(sorted(placed, key=lambda r: r.offset or 0))
     return found
 
 

@@ -72,6 +72,8 @@ class Walker:
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         self.spark, self.folder = spark.newSession(), folder
+        self.time = 0
+        """The clock of the last run (epoch ms)."""
         for name, value in TINY.items():
             self.spark.conf.set(name, value)
 
@@ -80,6 +82,7 @@ class Walker:
         name = f"walk_{next(_names)}"
         place = _PLACES[walk.kind](self.spark, self.folder, name, walk)
         log, runs, pipeline = Log(), Runs(walk), place.pipeline()
+        self.time = log.now
         was = Published()
         for at, step in enumerate(walk.steps):
             after = log.after(step)
@@ -97,8 +100,9 @@ class Walker:
         self, pipeline: Pipeline, step: s.Step, log: Log, runs: Runs, was: Published
     ) -> tuple[str, tuple[str, ...], Published]:
         expected = runs.refusal(step, log)
+        self.time = max(self.time + 1, log.now)  # a roll-back does not turn back the clock
         try:
-            result = _carried_out(self.spark, pipeline, step, log)
+            result = _carried_out(self.spark, pipeline, step, log, self.time)
         except RewindowError as refused:
             return self._refused(pipeline, refused, expected, was)
         if expected is not None:
@@ -125,8 +129,8 @@ class Walker:
         return said, tuple(wrong), now
 
 
-def _carried_out(spark: SparkSession, pipeline: Pipeline, step: s.Step, log: Log) -> RunResult:
-    clock = datetime.fromtimestamp(log.now / 1000, UTC)
+def _carried_out(spark: SparkSession, pipeline: Pipeline, step: s.Step, log: Log, time: int) -> RunResult:
+    clock = datetime.fromtimestamp(time / 1000, UTC)
 
     def now() -> datetime:
         return clock
@@ -143,4 +147,4 @@ def _carried_out(spark: SparkSession, pipeline: Pipeline, step: s.Step, log: Log
         case _:
             raise TypeError(f"{step!r} is no run")
     with planned_records(spark, pipeline, now=now, **options) as (plan, records):
-        return execute(spark, pipeline, plan, NoProgress(), records=records)
+        return execute(spark, pipeline, plan, NoProgress(), records=records, now=now)
