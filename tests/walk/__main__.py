@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import re
 import sys
 import tempfile
 import time
@@ -60,7 +61,7 @@ def _known(spark: SparkSession, folder: Path, options: argparse.Namespace) -> in
 
     walker, faults = Walker(spark, folder), 0
     for name, walk in KNOWN.items():
-        if walk.kind not in options.kind or options.named not in name:
+        if walk.kind not in options.kind or not re.search(options.named, name):
             continue
         began = time.monotonic()
         fault = walker.first_fault(walk)
@@ -96,7 +97,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--of-one", type=int, default=16, help="steps of one walk (default 16)")
     parser.add_argument("--tries", type=int, default=40, help="walks that are tried to shrink a fault (default 40)")
     parser.add_argument("--known", action="store_true", help="take the known walks instead")
-    parser.add_argument("--named", default="", help="with --known: those that have this in their names")
+    parser.add_argument("--named", default="", help="with --known: a regular expression that is in their names")
     kinds = "kinds of histories (default: iceberg files); delta needs REWINDOW_PACKAGES with its jar"
     parser.add_argument("--kind", type=Kind, nargs="*", default=[Kind.ICEBERG, Kind.FILES], choices=[*Kind], help=kinds)
     parser.add_argument("--shape", type=Shape, nargs="*", choices=[*Shape], help="shapes of pipelines (default: all)")
