@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 from tests.walk import plan as s
+from tests.walk.known_runs import Refusal, Runs
 from tests.walk.log import Log, goes_back, quarantined
+from tests.walk.published import Published
 
 MOST_RECORDS = 300
 FEWEST_RECORDS = 15
@@ -30,6 +32,8 @@ class World:
     """
 
     walk: s.Walk
+    runs: Runs
+    published: Published = field(default_factory=Published)
     log: Log = field(default_factory=Log)
     read: int = 0
     life: int = 0
@@ -46,8 +50,9 @@ class World:
         """The world after a step that it allows."""
         log, steps = self.log.after(step), self.steps + 1
         refused = self.is_refused(step)
+        world = self._has_run_by(step) if isinstance(step, s.RUNS) and not refused else self
         unplaced = self.has_unplaced or (isinstance(step, s.Arrive) and step.unplaced)
-        world = replace(self, log=log, steps=steps, refused=self.refused + refused, has_unplaced=unplaced)
+        world = replace(world, log=log, steps=steps, refused=self.refused + refused, has_unplaced=unplaced)
         if isinstance(step, s.Batches | s.Restore):
             return replace(world, is_restored=isinstance(step, s.Restore), has_news=True)
         if isinstance(step, s.RollBack):
@@ -67,12 +72,25 @@ class World:
         )
 
     def is_refused(self, step: s.Step) -> bool:
-        """Whether a run is refused, as another log is there."""
-        is_meant = isinstance(step, s.Full) and step.another_log
-        return isinstance(step, s.RUNS) and self.has_run and self.life != self.log.life and not is_meant
+        """Whether the run is to be refused."""
+        return isinstance(step, s.RUNS) and self.runs.refusal(step, self.log, self.published) is not None
+
+    def _has_run_by(self, step: s.Step) -> World:
+        """The world with what the run reads and publishes."""
+        runs, case = self.runs.copy(), self.runs.case(step, self.log, self.published)
+        runs.ran(step, self.log)
+        return replace(self, runs=runs, published=case.ideal())
 
     def allows(self, step: s.Step) -> bool:
-        """Whether the walk knows what comes out of the step, and whether it makes sense here."""
+        """Whether the walk knows what comes out of the step, and whether runs are not refused for ever after it."""
+        if not self._allows(step):
+            return False
+        if isinstance(step, s.RUNS) or self.life != (after := self.log.after(step)).life or not self.has_run:
+            return True
+        refused = self.runs.refusal(s.Full(), after, self.published)
+        return refused is not Refusal.COUNTS_TWICE
+
+    def _allows(self, step: s.Step) -> bool:
         log, kind, shape = self.log, self.walk.kind, self.walk.shape
         is_table, end = kind in _TABLES, log.next
         if kind is s.Kind.QUERY:
@@ -81,6 +99,8 @@ class World:
             return False
         if isinstance(step, s.RUNS) and self.life != log.life and self.has_run:
             return not isinstance(step, s.Part) and (not self.is_refused(step) or self._may_refuse)
+        if isinstance(step, s.RUNS) and self.is_refused(step) and not self._may_refuse:
+            return False
         match step:
             case s.Arrive(count, back=back, repeats=repeats):
                 sound = end + count <= MOST_RECORDS and not (back and not self.walk.running_maximum)
@@ -170,7 +190,7 @@ class World:
 
 def is_sound(walk: s.Walk) -> bool:
     """Whether the walk knows what comes out of each of its steps, however many of its runs are refused."""
-    world = World(walk, refused=-len(walk.steps))
+    world = World(walk, Runs(walk), refused=-len(walk.steps))
     for step in walk.steps:
         if not world.allows(step):
             return False
@@ -188,7 +208,7 @@ def drawn(seed: int, kind: s.Kind, shape: s.Shape, steps: int) -> s.Walk:
     """A walk of so many steps; the same for the same arguments."""
     draw = random.Random(f"{seed} {kind} {shape}")
     walk = s.Walk(kind, shape, (), running_maximum=draw.random() < 0.2 and shape is s.Shape.TUMBLING)
-    worlds, taken = [World(walk)], list[s.Step]()
+    worlds, taken = [World(walk, Runs(walk))], list[s.Step]()
     for step in _steps(draw, worlds):
         taken.append(step)
         worlds.append(worlds[-1].after(step))

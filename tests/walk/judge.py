@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from tests.walk.log import Place, Record
@@ -60,6 +60,24 @@ class Case:
         if self.starts is None:
             found += [*self._of_totals(after), *self._of_late(after), *self._of_quarantine(after)]
         return found
+
+    def ideal(self) -> Published:
+        """What a run without faults publishes: it keeps the windows of which records are gone."""
+        rows = {cell: self._ideal_row(cell, self.before.windows.get(cell)) for cell in self._cells(self.before)}
+        there = {cell: row for cell, row in rows.items() if row is not None}
+        return Published(there, dict(self.whole.late), Counter(r.place for r in self.bad))
+
+    def _ideal_row(self, cell: Cell, was: Row | None) -> Row | None:
+        if self.starts is not None and cell[1] not in self.starts:
+            return was
+        if was is not None and self.gone and self._has_gone(cell, any_key=False):
+            return replace(was, is_kept=True)
+        return self._rights(cell)[-1]
+
+    @cached_property
+    def counts_twice(self) -> bool:
+        """Whether windows that are kept would count records that count elsewhere by now: a run is to be refused."""
+        return bool(self.gone) and any(self._of_totals(self.ideal()))
 
     # Windows.
 
@@ -117,17 +135,22 @@ class Case:
         return self.shape is Shape.SESSION
 
     def _rights(self, cell: Cell) -> list[Row | None]:
-        """The right rows of a window that holds no record that is gone. None: no row.
+        """The right rows of a window of which nothing was published that is gone. None: no row.
+
+        Where records that are gone would belong to it by now, nothing is known of them: what is there counts (a session
+        can be covered by one that is kept). Else it holds no such record.
 
         Decisions on what comes after the cut may stand on what is there, or on all that was ever read. What was final
         before the cut stays; so does what was decided about duplicates whose first copy is gone.
         """
-        whole = self._row(cell, self.whole)
+        now, whole = self._row(cell, self.now), self._row(cell, self.whole)
+        if self._has_gone(cell, any_key=False):
+            return [now, *([None] if self._merges else [])]
         if not self.gone or self._is_final(cell):
-            return [whole if self.gone else self._row(cell, self.now)]
+            return [whole if self.gone else now]
         if self.shape is Shape.DEDUPLICATE and self.before.windows.get(cell) == whole:
             return [whole]
-        return [self._row(cell, self.now), *([whole] if whole != self._row(cell, self.now) else [])]
+        return [now, *([whole] if whole != now else [])]
 
     def _row(self, cell: Cell, truth: Truth) -> Row | None:
         faithful, complete = truth.faithful.get(cell), truth.complete.get(cell)
@@ -168,7 +191,9 @@ class Case:
         gone = {r.place for r in self.gone}
         for place in sorted({*after.late, *self.before.late, *self.now.late, *self.whole.late}):
             found, now, whole = after.late.get(place), self.now.late.get(place), self.whole.late.get(place)
-            rights: Collection[int | None] = {now, whole, self.before.late.get(place)} if self.gone else {now}
+            rights: Collection[int | None] = {now, whole} if self.gone else {now}
+            if self.gone and place in self.before.late:
+                rights = {*rights, self.before.late[place]}
             if place in gone:
                 rights = {self.before.late.get(place), whole} if place in self.before.late else {whole, None}
             if found not in rights:

@@ -22,6 +22,7 @@ class Refusal(StrEnum):
     ANOTHER_LOG = "what is there is another log"
     GOES_BACK = "an arrival goes back"
     EMPTY = "there is nothing to compute"
+    COUNTS_TWICE = "windows that are kept count records that count elsewhere by now"
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -33,6 +34,8 @@ class Refusal(StrEnum):
                 return ("goes back",)
             case Refusal.EMPTY:
                 return ("no usable record", "no event time falls")
+            case Refusal.COUNTS_TWICE:
+                return ("gone",)
 
 
 class Runs:
@@ -49,6 +52,13 @@ class Runs:
         self.bad: dict[int, Record] = {}
         self.is_plain = True
         """Whether nothing has happened since the last whole run but what nights go on from."""
+
+    def copy(self) -> Runs:
+        """The same, to go on by itself."""
+        other = Runs(self.walk)
+        other.ends, other.life, other.is_plain = self.ends, self.life, self.is_plain
+        other.ever, other.bad = dict(self.ever), dict(self.bad)
+        return other
 
     def saw(self, step: s.Step, log: Log) -> None:
         """Something has happened to the history."""
@@ -69,8 +79,8 @@ class Runs:
         known = (self.ends or {}) if isinstance(step, s.Night) and self.life == log.life else {}
         return read(log, until=until, as_of=as_of, at_least=known, running_maximum=self.walk.running_maximum)
 
-    def refusal(self, step: s.Step, log: Log) -> Refusal | None:
-        """Why the run is to be refused; None: it is not."""
+    def refusal(self, step: s.Step, log: Log, before: Published) -> Refusal | None:
+        """Why the run is to be refused; None: it is not. `before`: what is published."""
         is_meant = isinstance(step, s.Full) and step.another_log
         if self.ends is not None and self.life != log.life and not is_meant:
             return Refusal.ANOTHER_LOG
@@ -84,7 +94,7 @@ class Runs:
             _starts(step).start - MINUTE < r.time < _starts(step).stop for r in reading.records
         ):
             return Refusal.EMPTY
-        return None
+        return Refusal.COUNTS_TWICE if self.case(step, log, before).counts_twice else None
 
     def case(self, step: s.Step, log: Log, before: Published) -> Case:
         """What the run has to do with."""

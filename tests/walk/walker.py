@@ -41,7 +41,12 @@ _PLACES: dict[s.Kind, type[Place]] = {
     s.Kind.TOPIC: Topic,
     s.Kind.QUERY: Query,
 }
-_ERRORS = {Refusal.ANOTHER_LOG: HistoryError, Refusal.GOES_BACK: HistoryError, Refusal.EMPTY: EmptyRangeError}
+_ERRORS = {
+    Refusal.ANOTHER_LOG: HistoryError,
+    Refusal.GOES_BACK: HistoryError,
+    Refusal.EMPTY: EmptyRangeError,
+    Refusal.COUNTS_TWICE: HistoryError,
+}
 _names = itertools.count(1)
 
 Check = Callable[[RunResult, Case], Iterable[str]]
@@ -99,7 +104,7 @@ class Walker:
     def _run(
         self, pipeline: Pipeline, step: s.Step, log: Log, runs: Runs, was: Published
     ) -> tuple[str, tuple[str, ...], Published]:
-        expected = runs.refusal(step, log)
+        expected = runs.refusal(step, log, was)
         self.time = max(self.time + 1, log.now)  # a roll-back does not turn back the clock
         try:
             result = _carried_out(self.spark, pipeline, step, log, self.time)
