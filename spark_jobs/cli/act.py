@@ -48,6 +48,7 @@ from spark_jobs.cli.output import (
     print_warnings,
     result_record,
 )
+from spark_jobs.errors import DefinitionError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -72,7 +72,14 @@ class Case:
             return was
         if was is not None and self.gone and self._has_gone(cell, any_key=False):
             return replace(was, is_kept=True)
+        if self.gone and self._is_final(cell) and cell not in self._new_cells:
+            return was
         return self._rights(cell)[-1]
+
+    @cached_property
+    def _new_cells(self) -> set[Cell]:
+        """Windows that had no record when a run before read the history: they are decided now."""
+        return {cell for cell in self.whole.complete if cell[1:] not in {c[1:] for c in self.before.windows}}
 
     @cached_property
     def counts_twice(self) -> bool:

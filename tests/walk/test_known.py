@@ -20,7 +20,6 @@ from tests.walk.known import KNOWN
 from tests.walk.plan import Kind
 from tests.walk.topic import Topic
 from tests.walk.walker import Walker
-from tests.walk.wrong import WRONG
 
 pytestmark = pytest.mark.timeout(1800)
 
@@ -31,10 +30,8 @@ def _of(*kinds: Kind) -> list:
     for name, walk in KNOWN.items():
         story = name.partition(": ")[2]
         if walk.kind in kinds:
-            marks = [pytest.mark.xfail(strict=True, reason=WRONG[name])] if name in WRONG else []
-            marks += (
-                [pytest.mark.long] if story in told or walk.kind not in (Kind.ICEBERG, Kind.FILES, Kind.QUERY) else []
-            )
+            is_long = story in told or walk.kind not in (Kind.ICEBERG, Kind.FILES, Kind.QUERY)
+            marks = [pytest.mark.long] if is_long else []
             found.append(pytest.param(name, id=re.sub(r"[^a-z]+", "_", name), marks=marks))
         told.add(story)
     return found
