@@ -39,7 +39,7 @@ from spark_jobs.spark.snapshots import rows_at
 WORKER = "rewindow.delivering"
 """The property of the table that says which process delivers, and when it said so last: no row changes for that."""
 DELIVERY, NUMBER, KIND, STATUS, DESTINATION = "delivery", "number", "kind", "status", "destination"
-VALUE, ACTION, EXISTED, REVISION = "value", "action", "existed", "revision"
+EXISTED = "existed"
 CORRECTION_FACTS = t.StructType(
     [
         t.StructField("delivery", t.StringType()),

@@ -36,7 +36,6 @@ _SCALARS = ("column", "column_A", "column_B")
 _LISTS = ("column_list",)
 _QUERIES = ("unexpected_rows_query", "base_query")
 _EACH = ("$key", "$aggregate", "$complete")
-_ALL = ("$keys", "$identity")
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,6 @@ import numpy as np
 from spark_jobs.eventtime.strategy import WatermarkStrategy
 from spark_jobs.replay.columns import NEVER
 
-_LONG_AGO = -(2**62)
-
 
 @dataclass(frozen=True, slots=True)
 class ArrivalCells:

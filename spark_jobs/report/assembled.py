@@ -17,7 +17,7 @@ from spark_jobs.report.pages import decision_page, look_page
 from spark_jobs.report.verdict import Origin, verdict_of
 from spark_jobs.runs import documents as written
 from spark_jobs.runs.corrected import DeliveredCorrections
-from spark_jobs.runs.documents import AnyOutcome, Gate
+from spark_jobs.runs.documents import AnyOutcome, Checked, Gate
 from spark_jobs.runs.figures import RunFigures
 from spark_jobs.runs.looks import Subject
 from spark_jobs.runs.status import RunStatus, Stage
@@ -145,16 +145,11 @@ def _expectations(gate: Gate | None) -> Expectations | None:
     results = [Expectation(**result.to_dict(), counted=is_counted(result)) for result in gate.results]
     not_counted = sum(1 for r in results if r.success and not r.counted)
     return Expectations(
-        verdict=gate.verdict,
-        blocks=gate.blocks,
+        **{name: getattr(gate, name) for name in Checked.model_fields},
         met=len(results) - len(gate.failures) - not_counted,
         not_counted=not_counted,
         failed=dict.fromkeys(_SEVERITIES, 0) | gate.failed,
-        suites=gate.suites,
-        left_out=gate.left_out,
         results=tuple(sorted(results, key=rank)),
-        seconds=gate.seconds,
-        spark_jobs=gate.spark_jobs,
     )
 
 

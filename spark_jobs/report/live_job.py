@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from spark_jobs.formatting import length, percent, plural
 from spark_jobs.lakehouse.verdict import UNEXPLAINED, Verdict
 from spark_jobs.report.model import Live, LiveDeployment, LiveVerdict
-from spark_jobs.runs.verdicts import Stretch, Verdicts
+from spark_jobs.runs.verdicts import Compared, Stretch, Verdicts
 
 _DIFFERENT = (*UNEXPLAINED, Verdict.UNDECIDED, Verdict.TIMING, Verdict.LATE_ARRIVALS, Verdict.ALL_LATE)
 
@@ -36,7 +36,7 @@ def live_job(found: Verdicts | None) -> Live | None:
         LiveDeployment(**one.model_dump(), different=sum(one.verdicts.get(v, 0) for v in UNEXPLAINED))
         for one in found.deployments
     )
-    said = found.model_dump(include=Live.model_fields.keys() - {"verdicts", "deployments"})
+    said = found.model_dump(include=set(Compared.model_fields))
     return Live(
         **said,
         different=found.unexplained,

@@ -16,14 +16,14 @@ from spark_jobs.report.counted import Advisor, Changes, Counts, Late, Part, Text
 from spark_jobs.runs.documents import (
     Application,
     Approval,
+    Checked,
     ChunkDocument,
     ExpectationResult,
     QuarantineReason,
     Requested,
-    UncheckedExpectation,
 )
 from spark_jobs.runs.status import Level
-from spark_jobs.runs.verdicts import Deployment, Lag, Stretch
+from spark_jobs.runs.verdicts import Compared, Deployment
 
 FORMAT = "rewindow-report/1"
 
@@ -79,35 +79,12 @@ class LiveDeployment(Deployment):
     different: int = Field(default=0, description="mismatch, missing and extra windows of it")
 
 
-class Live(Part):
-    problem: str | None = Field(default=None, description="why nothing could be compared; null: it was")
-    emitted: str = Field(default="", description="where the live job's rows were read")
-    whole_range: bool = Field(default=True, description="whether the comparison was about the run's whole range")
-    fidelity: str = Field(
-        default="", description="`recorded`: the job recorded its records; else how exact the replay is"
-    )
-    windows: int = Field(default=0, description="closed windows that were compared")
+class Live(Compared, Part):
     different: int = Field(default=0, description="mismatch, missing and extra windows")
     different_share: float | None = Field(default=None, description="their share")
-    late_records: int = Field(default=0, description="late records of these windows")
     verdicts: tuple[LiveVerdict, ...] = Field(default=(), description="one entry for each verdict that occurs")
-    keys: Texts = Field(default=(), description="names of the keys")
-    values: Texts = Field(default=(), description="names of the values that were compared")
-    top: tuple[dict[str, Any], ...] = Field(
-        default=(),
-        description="windows that differ most: key, window, three values of each, verdict, label, basis, differs",
-    )
-    late_record_samples: tuple[dict[str, Any], ...] = Field(
-        default=(), description="some late records of windows that differ"
-    )
-    width: int = Field(default=86_400_000, description="length of a stretch")
-    stretches: tuple[Stretch, ...] = Field(default=(), description="the windows over time")
-    lag: Lag = Field(default=Lag(), description="from a close to the window's first row")
-    lags: tuple[dict[str, str], ...] = Field(default=(), description="the delays by bin")
     certainty: Texts = Field(default=(), description="how sure the verdicts are, in sentences")
-    notes: Texts = Field(default=(), description="what else to know")
     next: Texts = Field(default=(), description="what to do next")
-    tables: dict[str, str] = Field(default={}, description="the tables with all verdicts")
     deployments: tuple[LiveDeployment, ...] = Field(default=(), description="empty where the live job had only one")
 
 
@@ -129,9 +106,7 @@ class Expectation(ExpectationResult):
     counted: bool = Field(default=True, description="whether there was something to count")
 
 
-class Expectations(Part):
-    verdict: str = Field(description="`passed`, `warned`, `failed`")
-    blocks: bool = Field(description="whether the gate is closed")
+class Expectations(Checked, Part):
     met: int = Field(
         default=0, description="expectations that were met; those with nothing to count are not among them"
     )
@@ -139,13 +114,9 @@ class Expectations(Part):
         default=0, description="expectations with nothing to count in this run: no row, or no such figure"
     )
     failed: Counts = Field(default={}, description="expectations that failed, by severity")
-    suites: tuple[dict[str, str], ...] = Field(default=(), description="the suites that were read")
-    left_out: tuple[UncheckedExpectation, ...] = Field(default=(), description="what did not apply")
     results: tuple[Expectation, ...] = Field(
         default=(), description="those that were not met first, then the most severe"
     )
-    seconds: float | None = Field(default=None, description="how long the check took")
-    spark_jobs: int | None = Field(default=None, description="Spark jobs of the check")
 
 
 class Partition(Part):

@@ -430,18 +430,23 @@ class GateVerdict(StrEnum):
     FAILED = "failed"
 
 
-class Gate(Document):
-    """`gate.json`: what the expectations say of the staged windows. `blocks`: a critical one failed."""
+class Checked(BaseModel):
+    """What a check of expectations says of itself, in its document and in the report alike."""
+
+    verdict: GateVerdict = Field(description="`passed`, `warned`, `failed`")
+    blocks: bool = Field(description="whether the gate is closed: a critical expectation failed")
+    suites: tuple[dict[str, str], ...] = Field(default=(), description="the suites that were read")
+    left_out: tuple[UncheckedExpectation, ...] = Field(default=(), description="what did not apply")
+    seconds: float | None = Field(default=None, description="how long the check took")
+    spark_jobs: int | None = Field(default=None, description="Spark jobs of the check")
+
+
+class Gate(Checked, Document):
+    """`gate.json`: what the expectations say of the staged windows."""
 
     FILE: ClassVar[str] = "gate.json"
 
-    verdict: GateVerdict
-    blocks: bool
     results: tuple[ExpectationResult, ...] = ()
-    suites: tuple[dict[str, str], ...] = ()
-    left_out: tuple[UncheckedExpectation, ...] = ()
-    seconds: float | None = None
-    spark_jobs: int | None = None
 
     @property
     def failures(self) -> list[ExpectationResult]:

@@ -25,7 +25,7 @@ from spark_jobs.runs.plan_document import Plan
 from spark_jobs.runs.progress import Progress
 from spark_jobs.runs.stages import Deliver, Publish
 from spark_jobs.runs.status import RunStatus
-from spark_jobs.runs.store import DEFINITION, PLAN, RunFolder, RunStore
+from spark_jobs.runs.store import DEFINITION, RunFolder, RunStore
 from spark_jobs.runs.work import FullWork
 
 SessionOf = Callable[[Pipeline], SparkSession]
@@ -66,10 +66,10 @@ def job_in_stages(
 
 def reopened(spark: SparkSession, folder: RunFolder, pipeline: Pipeline, progress: Progress) -> tuple[Job, StagedRange]:
     """The job of a run's current attempt, and what that stages. Raises DefinitionError where it has staged nothing."""
-    text, staged = folder.read_text(PLAN), StagedRange.read(folder)
+    text, staged = folder.read_text(Plan.FILE), StagedRange.read(folder)
     if text is None or staged is None:
         raise DefinitionError(
-            f"run {folder.run_id} has staged nothing", folder.address(PLAN), "Repeat it from its plan."
+            f"run {folder.run_id} has staged nothing", folder.address(Plan.FILE), "Repeat it from its plan."
         )
     job = job_in_stages(spark, folder, pipeline, plan_from_json(text), progress, staged.attempt)
     create_tables(spark, job.result.tables)  # also refuses those of another layout

@@ -26,18 +26,8 @@ from spark_jobs.errors import DefinitionError, DocumentError, EnvironmentSetupEr
 from spark_jobs.parts import Part, install_command
 from spark_jobs.settings import Variable, settings
 
-REQUEST = "request.json"
 DEFINITION = "pipeline.yaml"
-PLAN = "plan.json"
 STEPS = "timeline.arrow"
-CHANGES = "changes.json"
-VERDICTS = "verdicts.json"
-CORRECTIONS = "corrections.json"
-QUARANTINE = "quarantine.json"
-GATE = "gate.json"
-FACTS = "facts.json"
-APPROVAL = "approval.json"
-OUTCOME = "outcome.json"
 REPORT = "report.json"
 PAGE = "report.html"
 

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
-from pydantic import Field
+from pydantic import BaseModel, Field
 
 from spark_jobs.lakehouse.verdict import UNEXPLAINED, Verdict
 from spark_jobs.runs.documents import Document, DocumentPart
@@ -64,50 +64,60 @@ class Deployment(DocumentPart):
     verdicts: dict[str, int] = Field(default_factory=dict, description="windows by verdict")
 
 
-class Verdicts(Document):
+class Compared(BaseModel):
+    """What a comparison says of itself, in its document and in the report alike."""
+
+    problem: str | None = Field(default=None, description="why nothing could be compared; null: it was")
+    emitted: str = Field(default="", description="where the live job's rows were read")
+    whole_range: bool = Field(default=True, description="whether the comparison was about the run's whole range")
+    fidelity: str = Field(
+        default="", description="`recorded`: the job recorded its records; else how exact the replay is"
+    )
+    windows: int = Field(default=0, description="closed windows that were compared")
+    late_records: int = Field(default=0, description="late records of these windows")
+    keys: list[str] = Field(default=[], description="names of the keys")
+    values: list[str] = Field(default=[], description="names of the values that were compared")
+    top: list[dict[str, Any]] = Field(
+        default=[],
+        description="windows that differ most: key, window, three values of each, verdict, label, basis, differs",
+    )
+    late_record_samples: list[dict[str, Any]] = Field(
+        default=[], description="some late records of windows that differ"
+    )
+    width: int = Field(default=86_400_000, description="length of a stretch")
+    stretches: list[Stretch] = Field(default=[], description="the windows over time")
+    lag: Lag = Field(default=Lag(), description="from a close to the window's first row")
+    lags: list[dict[str, str]] = Field(default=[], description="the delays by bin")
+    notes: list[str] = Field(default=[], description="what else to know")
+    tables: dict[str, str] = Field(default={}, description="the tables with all verdicts")
+
+
+class Verdicts(Compared, Document):
     """`verdicts.json`: the comparison of what the live job emitted with the run's replay.
 
-    `problem`: why nothing could be compared; None: it was compared. `counts`: windows by verdict; `labels`: by verdict
-    and label. `windows`: those that have closed. `whole_range`: all windows of the run's range were compared, else
-    those that have changed. `days` and `stretches`: the same over time, by UTC day and by ranges of `width` ms.
-    `windows_in_doubt`: windows with undecided records and no evidence: the log alone would not show a difference in
-    these records. `contradicted`: windows whose evidence contradicts the log. `fits`: the cuts, by kind. `top`: the
-    windows with the largest changes. `late_record_samples`: some of the late records behind them; instants are ISO-8601
-    texts, `late_by` is in ms. `deployments`: empty where there is only one. `tables`: where the rows are; empty after a
-    dry run. `kept`: what became of the rows of the table of verdicts. `emitted_until`: the latest emission time (epoch
-    ms) among the rows that count; it and `rows_outside_range` are not in the file.
+    `counts`: windows by verdict; `labels`: by verdict and label. Where `whole_range` is false, those windows were
+    compared that have changed. `days`: the windows by UTC day. `windows_in_doubt`: windows with undecided records and
+    no evidence: the log alone would not show a difference in these records. `contradicted`: windows whose evidence
+    contradicts the log. `fits`: the cuts, by kind. Instants of `late_record_samples` are ISO-8601 texts, `late_by` is
+    in ms. `deployments`: empty where there is only one. `tables` is empty after a dry run. `kept`: what became of the
+    rows of the table of verdicts. `emitted_until`: the latest emission time (epoch ms) among the rows that count; it
+    and `rows_outside_range` are not in the file.
     """
 
     FILE: ClassVar[str] = "verdicts.json"
 
     attempt: str | None = None
-    problem: str | None = None
-    emitted: str = ""
-    fidelity: str = ""
-    whole_range: bool = True
-    windows: int = 0
     counts: dict[str, int] = Field(default_factory=dict)
     labels: dict[str, dict[str, int]] = Field(default_factory=dict)
     windows_in_doubt: int = 0
     contradicted: int = 0
-    late_records: int = 0
     rows_unreadable: int = 0
     rows_outside_range: int = Field(default=0, exclude=True)
     emitted_until: int | None = Field(default=None, exclude=True)
-    keys: list[str] = Field(default_factory=list)
-    values: list[str] = Field(default_factory=list)
     fits: list[dict[str, Any]] = Field(default_factory=list)
-    lags: list[dict[str, str]] = Field(default_factory=list)
-    lag: Lag = Field(default_factory=Lag)
     days: list[Stretch] = Field(default_factory=list)
-    stretches: list[Stretch] = Field(default_factory=list)
-    width: int = 86_400_000
-    top: list[dict[str, Any]] = Field(default_factory=list)
-    late_record_samples: list[dict[str, Any]] = Field(default_factory=list)
     next_step: str = ""
-    notes: list[str] = Field(default_factory=list)
     kept: dict[str, int] = Field(default_factory=dict)
-    tables: dict[str, str] = Field(default_factory=dict)
     deployments: list[Deployment] = Field(default_factory=list)
 
     def share(self, *verdicts: str) -> float | None:

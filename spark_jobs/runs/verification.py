@@ -74,10 +74,6 @@ def check_staged(job: Job, staged: StagedRange) -> None:
             )
 
 
-def _has_document(job: Job, number: int) -> bool:
-    return job.folder.read_bytes(f"chunk-{number:04}.json") is not None
-
-
 @contextmanager
 def verified(
     job: Job,

@@ -26,12 +26,13 @@ from spark_jobs.definition import load_pipeline
 from spark_jobs.demo.airflow import Airflow, DagRun, waits_for_approval
 from spark_jobs.demo.waiting import becomes_true
 from spark_jobs.runs.backfill import execute
-from spark_jobs.runs.documents import Application
+from spark_jobs.runs.documents import Application, Approval, Gate, Outcome
 from spark_jobs.runs.looks import Looks
 from spark_jobs.runs.plan import make_plan
+from spark_jobs.runs.plan_document import Plan
 from spark_jobs.runs.progress import NoProgress
 from spark_jobs.runs.status import Stage
-from spark_jobs.runs.store import APPROVAL, GATE, OUTCOME, PAGE, PLAN, REPORT, RunStore
+from spark_jobs.runs.store import PAGE, REPORT, RunStore
 from spark_jobs.web.summary import read_run
 from tests.orchestration.project import SPACING, SPARK_CONF, START, day, definition, folder_of, make_project, rows
 
@@ -190,7 +191,7 @@ def test_a_form_that_makes_no_sense_is_refused_in_its_first_try(airflow: Airflow
     assert plan["state"] == "failed"
     assert plan["try_number"] == 1  # a second try would be refused as well
     log = airflow.task_log(run, "plan").splitlines()
-    outcome = folder_of(run).read(OUTCOME)
+    outcome = folder_of(run).read(Outcome.FILE)
     assert outcome["message"].startswith("From: ")
     sentence = f"{outcome['message']} ({outcome['where']}). {outcome['hint']}"
     places = [number for number, line in enumerate(log) if line == sentence]
@@ -227,10 +228,10 @@ def test_a_backfill_whose_task_is_killed_ends_in_the_right_tables(
     assert rows(spark, "plain") == undisturbed
 
     folder = folder_of(run)
-    outcome = folder.read(OUTCOME)
+    outcome = folder.read(Outcome.FILE)
     assert outcome["status"] == "published"
     assert len(outcome["applications"]) >= 5  # plan, timeline, two chunks, verify; publish adds itself at its end
-    assert folder.read(GATE)["verdict"] in ("passed", "warned")
+    assert folder.read(Gate.FILE)["verdict"] in ("passed", "warned")
     assert folder.read_bytes(PAGE)
     ledger = spark.table("rewindow.airflow.runs").where(f"run_id = '{folder.run_id}'").collect()[0]
     assert (ledger["status"], ledger["reason"], ledger["kind"]) == ("published", "a test", "backfill")
@@ -247,7 +248,7 @@ def test_a_backfill_whose_task_is_killed_ends_in_the_right_tables(
     tables = [one["facets"]["symlinks"]["identifiers"][0]["name"] for one in event["outputs"]]
     assert tables == ["airflow.plain", "airflow.plain__late", "airflow.plain__quarantine"]
     assert Path(event["outputs"][0]["name"], "metadata").is_dir()  # the table's folder
-    plan, facet = folder.read(PLAN), event["run"]["facets"]["rewindow"]
+    plan, facet = folder.read(Plan.FILE), event["run"]["facets"]["rewindow"]
     assert facet["asOf"] == {str(p["partition"]): p["end_offset"] for p in plan["partitions"]}
     assert (facet["end"], facet["definitionHash"]) == (day(4), plan["definition_hash"])
     assert facet["changes"] == {"inserted": ledger["windows"]}
@@ -287,9 +288,11 @@ def test_a_closed_gate_fails_the_run_publishes_nothing_and_leaves_its_report(
     assert event == "gate_failed" and "the gate is closed: 1 critical" in message
     assert rows(spark, "closed") == []
     folder = folder_of(run)
-    assert folder.read(OUTCOME)["status"] == "gate_failed"
+    assert folder.read(Outcome.FILE)["status"] == "gate_failed"
     assert folder.read_bytes(PAGE)
-    assert spark.catalog.tableExists(folder.read(OUTCOME)["tables"]["staging"])  # to look at, to publish all the same
+    assert spark.catalog.tableExists(
+        folder.read(Outcome.FILE)["tables"]["staging"]
+    )  # to look at, to publish all the same
 
 
 @pytest.mark.long
@@ -313,12 +316,12 @@ def test_what_a_closed_gate_keeps_back_a_person_publishes_or_discards_by_a_form_
     # Another one is discarded by the same form: nothing of it stays but its report.
     unwanted = folder_of(unwanted_run)
     assert airflow.wait(unwanted_run, PATIENCE) == "failed"
-    staged = unwanted.read(OUTCOME)["tables"]["staging"]
+    staged = unwanted.read(Outcome.FILE)["tables"]["staging"]
     assert spark.catalog.tableExists(staged)
     form = {"run": unwanted.run_id, "action": "discard", "reason": "it was a mistake"}
     discarded = airflow.trigger("decide__closed", form)
     assert airflow.wait(discarded, PATIENCE) == "success", airflow.failures(discarded)
-    assert unwanted.read(OUTCOME)["status"] == "rejected" and unwanted.read_bytes(PAGE)
+    assert unwanted.read(Outcome.FILE)["status"] == "rejected" and unwanted.read_bytes(PAGE)
     assert not spark.catalog.tableExists(staged)
     airflow.unpause("maintain__closed")
     odd = airflow.trigger("maintain__closed", {"keep_snapshots": "a while"})
@@ -374,7 +377,7 @@ def test_a_run_that_is_decided_while_it_waits_goes_on_by_itself(
     assert airflow.wait(waiting, PATIENCE) == ends
     found = states(airflow, waiting)
     assert (found["approve"], found["publish"], found["report"]) == ({"skipped"}, {ends}, {ends})
-    assert folder_of(waiting).read(OUTCOME)["status"] == {"failed": "rejected", "success": "published"}[ends]
+    assert folder_of(waiting).read(Outcome.FILE)["status"] == {"failed": "rejected", "success": "published"}[ends]
     assert folder_of(waiting).read_bytes(PAGE)
 
 
@@ -385,11 +388,11 @@ def test_a_person_rejects_a_restatement(airflow: Airflow, project: Path, spark: 
     airflow.answer(no, "approve", "Reject", comment="not before the audit")
     assert airflow.wait(no, PATIENCE) == "failed"
     assert states(airflow, no)["publish"] == {"failed"}
-    answer = folder_of(no).read(APPROVAL)
+    answer = folder_of(no).read(Approval.FILE)
     assert (answer["decision"], answer["comment"]) == ("rejected", "not before the audit")
-    assert folder_of(no).read(OUTCOME)["status"] == "rejected"
-    assert "rejected by" in folder_of(no).read(OUTCOME)["message"]
-    assert not spark.catalog.tableExists(folder_of(no).read(OUTCOME)["tables"]["staging"])
+    assert folder_of(no).read(Outcome.FILE)["status"] == "rejected"
+    assert "rejected by" in folder_of(no).read(Outcome.FILE)["message"]
+    assert not spark.catalog.tableExists(folder_of(no).read(Outcome.FILE)["tables"]["staging"])
 
 
 def test_a_run_whose_task_a_person_marks_as_failed_is_failed_and_its_report_says_so(airflow: Airflow) -> None:
@@ -424,11 +427,11 @@ def test_a_native_backfill_of_two_nights_ends_where_one_full_run_does(
     assert len(runs.nights) == 2
     for number, run in enumerate(runs.nights, start=3):
         assert airflow.wait(run, PATIENCE) == "success", airflow.failures(run)
-        plan = folder_of(run).read(PLAN)
+        plan = folder_of(run).read(Plan.FILE)
         end = START + timedelta(days=number)
         last = end - timedelta(milliseconds=SPACING)  # what arrived before the night's end
         assert plan["processing_time_end"] == last.timestamp() * 1000
-        assert folder_of(run).read(OUTCOME)["status"] == "published"
+        assert folder_of(run).read(Outcome.FILE)["status"] == "published"
     assert rows(spark, "nights") == undisturbed
 
 
@@ -440,7 +443,7 @@ def test_a_night_that_is_older_than_what_is_published_compares_only_and_nights_a
         assert airflow.wait(run, PATIENCE) == "success", airflow.failures(run)
     old = airflow.trigger(NIGHTS, {"until": day(2)})
     assert airflow.wait(old, PATIENCE) == "success"
-    assert folder_of(old).read(OUTCOME)["status"] == "compared_only"
+    assert folder_of(old).read(Outcome.FILE)["status"] == "compared_only"
     assert states(airflow, old)["publish"] == {"skipped"}
     assert rows(spark, "nights") == undisturbed
 

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.demo.airflow import Airflow
-from spark_jobs.runs.store import OUTCOME
+from spark_jobs.runs.documents import Outcome
 from spark_jobs.submit.package import packaged
 from tests.orchestration.project import SPARK_CONF, folder_of, make_project, rows
 from tests.sampling import sample
@@ -43,7 +43,7 @@ def test_a_backfill_runs_on_a_standalone_cluster(tmp_path: Path, spark: SparkSes
                 airflow.task_log(run, t["task_id"], t["try_number"], t["map_index"]) for t in failed
             ]
         seen = cluster.applications()
-    outcome = folder_of(run).read(OUTCOME)
+    outcome = folder_of(run).read(Outcome.FILE)
     assert outcome["status"] == "published"
     names = sorted(application["name"] for application in seen)
     assert names == sorted(f"rewindow {stage} clustered" for stage in STAGES)

@@ -16,14 +16,14 @@ from spark_jobs.operations.run_ends import end_policy_of
 from spark_jobs.quality.configured import gate_of
 from spark_jobs.runs.backfill import EndPolicy, execute
 from spark_jobs.runs.decision import Action
-from spark_jobs.runs.documents import Requested, status_of
+from spark_jobs.runs.documents import Gate, Outcome, Requested, status_of
 from spark_jobs.runs.job import RunResult
 from spark_jobs.runs.nightly import reconcile
 from spark_jobs.runs.plan import make_plan
 from spark_jobs.runs.progress import NoProgress
 from spark_jobs.runs.reopening import publish_staged
 from spark_jobs.runs.status import RunStatus
-from spark_jobs.runs.store import GATE, OUTCOME, RunStore
+from spark_jobs.runs.store import RunStore
 from tests.runs.small_nights import CASES, log_of, pipeline, tables_of
 from tests.runs.small_runs import write
 
@@ -56,7 +56,7 @@ def test_nights_are_held_to_the_suites_and_a_closed_gate_keeps_one_back(
     suites_folder("gated_nights.json", at_most(1000))
     for batch in (records[:120], records[120:180]):
         passed = night(batch)
-        gate = folder(passed).read(GATE)
+        gate = folder(passed).read(Gate.FILE)
         assert (gate["blocks"], status_of(folder(passed))) == (False, RunStatus.PUBLISHED), gate
         assert {suite["data"] for suite in gate["suites"]} == {"input", "windows", "reconciliation"}
         assert all(result["error"] is None for result in gate["results"])
@@ -66,7 +66,7 @@ def test_nights_are_held_to_the_suites_and_a_closed_gate_keeps_one_back(
     closed = night(records[180:240])
     assert closed.decision is not None and closed.decision.action is not Action.PUBLISH
     assert status_of(folder(closed)) is RunStatus.GATE_FAILED
-    assert "rewindow publish" in folder(closed).read(OUTCOME)["hint"]
+    assert "rewindow publish" in folder(closed).read(Outcome.FILE)["hint"]
     assert tables_of(spark, defined) == before
 
     # The night after it takes both nights' records; then there is nothing left that the closed one could publish.

@@ -6,7 +6,11 @@ import random
 from pathlib import Path
 from typing import Any
 
-from spark_jobs.runs.store import APPROVAL, CHANGES, FACTS, GATE, OUTCOME, PLAN, REQUEST, VERDICTS, RunFolder, RunStore
+from spark_jobs.report.counted import Facts
+from spark_jobs.runs.documents import Approval, Changes, Gate, Outcome, Request
+from spark_jobs.runs.plan_document import Plan
+from spark_jobs.runs.store import RunFolder, RunStore
+from spark_jobs.runs.verdicts import Verdicts
 
 HOUR, MINUTE = 3_600_000, 60_000
 T0 = 1_360_281_600_000  # 2013-02-08T00:00:00Z
@@ -43,7 +47,8 @@ def plan(**changed: Any) -> dict[str, Any]:
             }
             for p in range(3)
         ],
-        "processing_time_end": T0 + 48 * HOUR, "pinned": [{"path": "file:/data/events.parquet", "size": 123_456}],
+        "processing_time_end": T0 + 48 * HOUR,
+        "pinned": [{"path": "file:/data/events.parquet", "size": 123_456, "modified": T0}],
         "topic": None, "cuts": False, "records": 6000, "quarantined": 3, "missing_event_times": 0, "window_ends": 48,
         "fidelity": "log_order", "fidelity_reasons": [], "watermark": "timeline by inversion, set by set",
         "warnings": ["3 of 6000 records go to quarantine"], "version": "0.3.0",
@@ -216,8 +221,8 @@ def verdicts(**changed: Any) -> dict[str, Any]:
 def written(folder: Path, run_id: str = "night-1", **documents: Any) -> RunFolder:
     """A run's folder with a whole, published run, but for the documents that are given (None: not there)."""
     whole = {
-        REQUEST: request(run_id=run_id), PLAN: plan(), CHANGES: changes(), GATE: gate(), FACTS: facts(),
-        OUTCOME: outcome("published"), APPROVAL: None, VERDICTS: verdicts(),
+        Request.FILE: request(run_id=run_id), Plan.FILE: plan(), Changes.FILE: changes(), Gate.FILE: gate(),
+        Facts.FILE: facts(), Outcome.FILE: outcome("published"), Approval.FILE: None, Verdicts.FILE: verdicts(),
         "chunk-0001.json": {"chunk": 1, "start": T0, "end": T0 + 24 * HOUR, "counts": {}, "seconds": 2.25},
         "chunk-0002.json": {"chunk": 2, "start": T0 + 24 * HOUR, "end": T0 + 48 * HOUR, "counts": {}, "seconds": 2.5},
     }  # fmt: skip

@@ -20,8 +20,9 @@ from spark_jobs.errors import HistoryError, SourceError
 from spark_jobs.runs.backfill import execute
 from spark_jobs.runs.nightly import reconcile
 from spark_jobs.runs.plan import make_plan, plan_from_json, planned_records
+from spark_jobs.runs.plan_document import Plan
 from spark_jobs.runs.progress import NoProgress
-from spark_jobs.runs.store import DEFINITION, PLAN, RunStore
+from spark_jobs.runs.store import DEFINITION, RunStore
 from spark_jobs.sources import open_history
 from tests.conftest import KAFKA_PASSWORD
 from tests.kafka import Sent, produce
@@ -194,7 +195,7 @@ def test_a_password_is_in_no_table_no_document_and_no_log(
         result = execute(spark, pipeline, plan, NoProgress(), records=records)
     assert result.counts.pairs_on_time + result.counts.pairs_dropped == 150
     folder = RunStore.configured().folder(result.run_id)
-    assert folder.read_text(PLAN) and folder.read_text(DEFINITION) is not None
+    assert folder.read_text(Plan.FILE) and folder.read_text(DEFINITION) is not None
     for name in spark.sql("SHOW TABLES IN rewindow.behind_a_login").collect():
         rows = spark.table(f"rewindow.behind_a_login.{name['tableName']}").collect()
         assert KAFKA_PASSWORD not in repr(rows)

@@ -25,9 +25,10 @@ from spark_jobs.demo.airflow import Airflow
 from spark_jobs.demo.supervised import Supervised
 from spark_jobs.orchestration.run_ids import dag_id_of, run_id_of
 from spark_jobs.report.build import build_report
+from spark_jobs.runs.documents import Outcome, Request
 from spark_jobs.runs.last_run import remember
 from spark_jobs.runs.looks import Answer, Look, Looks, Question, Table
-from spark_jobs.runs.store import OUTCOME, REPORT, REQUEST, RunStore
+from spark_jobs.runs.store import REPORT, RunStore
 from tests.browser import launched_or_skipped
 from tests.report.documents import outcome, request, written
 from tests.sampling import first_of
@@ -320,7 +321,7 @@ def test_a_pipeline_s_page_says_where_it_stands_and_its_address_leads_to_the_las
     assert "No run has ended yet" in server.get("/rewindow/pipelines/departures_kafka").text
     run_id = server.run("departures_hourly", "stands-1", day=28, outcome=outcome("published", run_id="stands-1"))
     folder = server.store.folder(run_id)
-    folder.write(REQUEST, request(run_id=run_id, requested_at="2026-11-28T05:00:00+00:00", file="p.yaml"))
+    folder.write(Request.FILE, request(run_id=run_id, requested_at="2026-11-28T05:00:00+00:00", file="p.yaml"))
     links = "owner: flights@example.com\nlinks: {Runbook: 'https://wiki.example.com/x'}\n"
     folder.write_text("pipeline.yaml", (ROOT / "dags/pipelines/departures_hourly.yaml").read_text() + links)
     monkeypatch.setenv("REWINDOW_RUNS", server.store.url)
@@ -372,9 +373,9 @@ def test_a_run_that_began_again_does_not_show_its_old_report(server: Server) -> 
     folder = server.store.folder(run_id)
     build_report(folder)
     assert "The run is published" in server.get(f"/rewindow/runs/{run_id}").text
-    folder.remove(OUTCOME)
+    folder.remove(Outcome.FILE)
     assert "The run is published" not in server.get(f"/rewindow/runs/{run_id}").text
-    folder.write(OUTCOME, outcome("failed", message="disk full", finished_at="2026-11-09T05:00:00+00:00"))
+    folder.write(Outcome.FILE, outcome("failed", message="disk full", finished_at="2026-11-09T05:00:00+00:00"))
     assert "disk full" in server.get(f"/rewindow/runs/{run_id}").text
 
 
@@ -402,7 +403,7 @@ def test_whatever_data_says_it_is_text(server: Server, chromium: Browser) -> Non
         context.close()
         assert run_id in server.ids("&from=2026-11-20")
     finally:
-        server.store.folder(run_id).remove(REQUEST)
+        server.store.folder(run_id).remove(Request.FILE)
 
 
 # In the UI.

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.runs.documents import AnyOutcome, Changes, Gate, Request
-from spark_jobs.runs.store import CHANGES, GATE, OUTCOME, REQUEST, RunStore
+from spark_jobs.runs.documents import AnyOutcome, Changes, Gate, Outcome, Request
+from spark_jobs.runs.store import RunStore
 from spark_jobs.web.runs import Runs, Wanted, page_of
 from spark_jobs.web.standing import LONGEST, trends_of
 from spark_jobs.web.summary import RUNNING, Run, read_run, run_of
@@ -31,7 +31,7 @@ def of(asked: dict, ended: dict | None = None, changed: dict | None = None, chec
 
 
 def begun(store: RunStore, run_id: str, **of_request: object) -> None:
-    store.folder(run_id).write(REQUEST, request(run_id=run_id, **of_request))
+    store.folder(run_id).write(Request.FILE, request(run_id=run_id, **of_request))
 
 
 # What the shares are.
@@ -73,14 +73,19 @@ def test_a_run_from_the_command_line_belongs_to_the_dag_of_its_pipeline_and_kind
 def test_a_document_with_a_value_of_a_wrong_type_is_named_and_the_others_are_summarised(tmp_path, odd: object) -> None:
     store = RunStore(str(tmp_path))
     for file, good, fields in (
-        (REQUEST, request(), ("pipeline", "kind", "dag_id", "requested_at", "requested_by", "reason")),
-        (OUTCOME, outcome("published"), ("status", "message", "counts", "finished_at")),
-        (CHANGES, changes(), ("counts", "windows", "windows_recomputed", "pairs_on_time", "pairs_late")),
-        (GATE, gate(), ("results",)),
+        (Request.FILE, request(), ("pipeline", "kind", "dag_id", "requested_at", "requested_by", "reason")),
+        (Outcome.FILE, outcome("published"), ("status", "message", "counts", "finished_at")),
+        (Changes.FILE, changes(), ("counts", "windows", "windows_recomputed", "pairs_on_time", "pairs_late")),
+        (Gate.FILE, gate(), ("results",)),
     ):
         for field in fields:
             folder = store.folder(f"departures_hourly-reconcile-{file}-{field}")
-            whole = {REQUEST: request(), OUTCOME: outcome("published"), CHANGES: changes(), GATE: gate()}
+            whole = {
+                Request.FILE: request(),
+                Outcome.FILE: outcome("published"),
+                Changes.FILE: changes(),
+                Gate.FILE: gate(),
+            }
             for name, content in (whole | {file: good | {field: odd}}).items():
                 folder.write(name, content)
             run = read_run(folder)
@@ -173,7 +178,7 @@ def test_runs_of_any_store_are_listed_last_requested_first(store: RunStore) -> N
     assert runs.all() == []
     for run_id, day in (("b-1", 3), ("a-1", 5), ("c-1", 4)):
         begun(store, run_id, requested_at=f"2013-04-0{day}T05:00:00+00:00")
-    store.folder("no-request").write(OUTCOME, outcome("failed"))
+    store.folder("no-request").write(Outcome.FILE, outcome("failed"))
     assert [run.run_id for run in runs.all()] == ["a-1", "c-1", "b-1"]
 
 
@@ -181,12 +186,12 @@ def test_a_listing_sees_what_other_processes_write(store: RunStore) -> None:
     runs = Runs(RunStore(store.url))
     begun(store, "night-1")
     assert [run.status for run in runs.all()] == [RUNNING]
-    store.folder("night-1").write(OUTCOME, outcome("awaiting_approval"))
+    store.folder("night-1").write(Outcome.FILE, outcome("awaiting_approval"))
     assert [run.status for run in runs.all()] == ["awaiting_approval"]
-    store.folder("night-1").write(OUTCOME, outcome("published"))
-    store.folder("night-1").write(CHANGES, changes(windows=7))
+    store.folder("night-1").write(Outcome.FILE, outcome("published"))
+    store.folder("night-1").write(Changes.FILE, changes(windows=7))
     assert [(run.status, run.windows) for run in runs.all()] == [("published", 7)]
-    store.folder("night-1").remove(OUTCOME)  # it begins again
+    store.folder("night-1").remove(Outcome.FILE)  # it begins again
     begun(store, "night-2")
     assert {(run.run_id, run.status) for run in runs.now(runs.all())} == {("night-1", RUNNING), ("night-2", RUNNING)}
 
@@ -201,7 +206,7 @@ DAMAGED: dict[str, bytes] = {
 }
 
 
-@pytest.mark.parametrize("document", [REQUEST, OUTCOME, CHANGES, GATE])
+@pytest.mark.parametrize("document", [Request.FILE, Outcome.FILE, Changes.FILE, Gate.FILE])
 @pytest.mark.parametrize("damage", DAMAGED)
 def test_a_damaged_document_is_named_and_leaves_the_other_runs_to_be_seen(
     tmp_path: Path, document: str, damage: str
@@ -218,7 +223,7 @@ def test_a_damaged_document_is_named_and_leaves_the_other_runs_to_be_seen(
     assert (bad.status, bad.level, bad.title, bad.status_title) == ("damaged", "bad", "Damaged", "Damaged")
     assert bad.message.startswith(f"{document} cannot be read: ")
     assert len(bad.message) < 300
-    if document == REQUEST:  # who may see it is then decided by the name of its folder
+    if document == Request.FILE:  # who may see it is then decided by the name of its folder
         assert (bad.pipeline, bad.dag_id, bad.requested_at) == ("p", "backfill__p", None)
     else:
         assert bad.pipeline == request()["pipeline"]
@@ -227,10 +232,13 @@ def test_a_damaged_document_is_named_and_leaves_the_other_runs_to_be_seen(
 @pytest.mark.parametrize(
     ("document", "content"),
     [
-        (OUTCOME, b'{"status": "published", "counts": {"windows": ' + b"9" * 400 + b"}}"),
-        (OUTCOME, b'{"status": "published", "finished_at": "0001-01-01T00:00:00+23:59"}'),
-        (REQUEST, b'{"run_id": "r", "pipeline": "p", "kind": "backfill", "requested_at": "9999-12-31T23:59:59-23:59"}'),
-        (CHANGES, b'{"windows": 1e400}'),
+        (Outcome.FILE, b'{"status": "published", "counts": {"windows": ' + b"9" * 400 + b"}}"),
+        (Outcome.FILE, b'{"status": "published", "finished_at": "0001-01-01T00:00:00+23:59"}'),
+        (
+            Request.FILE,
+            b'{"run_id": "r", "pipeline": "p", "kind": "backfill", "requested_at": "9999-12-31T23:59:59-23:59"}',
+        ),
+        (Changes.FILE, b'{"windows": 1e400}'),
     ],
 )
 def test_a_value_beyond_all_bounds_is_unknown_and_nothing_more(tmp_path: Path, document: str, content: bytes) -> None:
@@ -238,7 +246,7 @@ def test_a_value_beyond_all_bounds_is_unknown_and_nothing_more(tmp_path: Path, d
     begun(store, "night-1")
     store.folder("night-1").write_bytes(document, content)
     (run,) = Runs(store).all()
-    assert run.status == {CHANGES: "damaged", OUTCOME: "damaged"}.get(
+    assert run.status == {Changes.FILE: "damaged", Outcome.FILE: "damaged"}.get(
         document if b"windows" in content else "", run.status
     )
     assert run.windows is None
@@ -246,7 +254,7 @@ def test_a_value_beyond_all_bounds_is_unknown_and_nothing_more(tmp_path: Path, d
 
 def test_a_damaged_request_whose_folder_names_no_dag_is_of_no_dag(tmp_path: Path) -> None:
     store = RunStore(str(tmp_path))
-    store.folder("whatever").write_bytes(REQUEST, b"{")
+    store.folder("whatever").write_bytes(Request.FILE, b"{")
     (run,) = Runs(store).all()
     assert (run.dag_id, run.pipeline, run.status) == (None, "", "damaged")
 
@@ -257,9 +265,9 @@ def test_two_thousand_runs_are_listed_at_once_when_none_has_changed(tmp_path: Pa
         folder.mkdir()
         at = datetime.fromtimestamp(1_360_281_600 + n * 3600, UTC).isoformat()
         for name, content in (
-            (REQUEST, request(requested_at=at)),
-            (OUTCOME, outcome("published")),
-            (CHANGES, changes()),
+            (Request.FILE, request(requested_at=at)),
+            (Outcome.FILE, outcome("published")),
+            (Changes.FILE, changes()),
         ):
             (folder / name).write_text(json.dumps(content))
         os.utime(folder, (1_400_000_000, 1_400_000_000))
@@ -274,8 +282,8 @@ def test_two_thousand_runs_are_listed_at_once_when_none_has_changed(tmp_path: Pa
 
     # Nor does another process read again what has not changed.
     unchanged, changed = first[0].run_id, first[1].run_id
-    (tmp_path / unchanged / OUTCOME).write_text("{")
-    (tmp_path / changed / OUTCOME).write_text(json.dumps(outcome("failed")))
+    (tmp_path / unchanged / Outcome.FILE).write_text("{")
+    (tmp_path / changed / Outcome.FILE).write_text(json.dumps(outcome("failed")))
     os.utime(tmp_path / changed)
     (tmp_path / first[2].run_id).rename(tmp_path.with_name("gone"))
     other = Runs(RunStore(str(tmp_path)), kept=kept).all()
