@@ -1,6 +1,6 @@
 # Everything runs in .venv, which `make setup` makes; nothing is installed outside this folder but Spark's jars (~/.ivy2.5.2).
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test test-quick test-long test-changed durations conformance matrix bench docs lint lock clean uninstall
+.PHONY: help setup demo up test test-quick test-long test-changed fuzz durations conformance matrix bench docs lint lock sbom clean uninstall
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -18,11 +18,12 @@ help: ## show this list
 
 setup: $(STAMP) ## make .venv with pinned packages, and fetch Spark's jars (done once)
 
-$(STAMP): requirements.txt pyproject.toml spark_jobs/spark/jvm.py
+$(STAMP): requirements.txt requirements-dev.txt pyproject.toml spark_jobs/spark/jvm.py
 	@set -e; python=$$($(FIND_PYTHON)); "$$python" -m spark_jobs.spark.java; \
 	[ -x $(BIN)/python ] && $(BIN)/python -c '' 2>/dev/null || "$$python" -m venv --clear $(VENV)
 	@echo 'Step 1 of 3: Python packages, pinned (one to three minutes)'
 	@$(BIN)/python -m tests.tools.packages requirements.txt
+	@$(BIN)/python -m tests.tools.packages requirements-dev.txt
 	@echo 'Step 2 of 3: Rewindow itself'
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@echo 'Step 3 of 3: a Kafka broker, the jars of Spark, and a first run (one to two minutes)'
@@ -54,6 +55,9 @@ test-long: $(STAMP) ## run all tests, and in full what is sampled elsewhere: kil
 test-changed: $(STAMP) ## run the long tests that the last day's change can break, for MINUTES at most (30)
 	REWINDOW_TESTS=changed REWINDOW_TESTS_MINUTES=$(or $(MINUTES),30) $(PYTEST)
 
+fuzz: $(STAMP) ## try inputs that nobody would write, for MINUTES (30); SEED and KIND repeat what was found
+	$(BIN)/python -m tests.fuzz --minutes $(or $(MINUTES),30) $(if $(SEED),--seed $(SEED)) $(if $(KIND),--kind $(KIND))
+
 durations: ## keep what each file of tests took in the last run: the next run begins with the longest
 	cp build/durations.json tests/durations.json
 
@@ -77,21 +81,39 @@ $(DOCS)/.ready: requirements-docs.txt
 docs: $(DOCS)/.ready ## build the pages of docs/ as a site in build/site
 	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --strict
 
+# CycloneDX has an environment of its own, too.
+SBOM := .venv-sbom
+
+$(SBOM)/.ready: requirements-sbom.txt
+	@set -e; python=$$($(FIND_PYTHON)); "$$python" -m venv --clear $(SBOM)
+	$(SBOM)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements-sbom.txt
+	@touch $@
+
+sbom: $(STAMP) $(SBOM)/.ready ## write build/sbom.json (CycloneDX): the packages and jars that run, with their licences
+	@mkdir -p build
+	$(SBOM)/bin/cyclonedx-py environment $(BIN)/python --output-reproducible --output-file build/sbom-packages.json
+	$(BIN)/python -m tests.sbom build/sbom-packages.json requirements.txt build/sbom.json
+
 lint: $(STAMP) ## check style, types and what each folder imports
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/basedpyright
 
-# The lock is made with uv, for every supported Python at once.
-lock: ## renew requirements.txt from pyproject.toml (needs uv)
-	uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --generate-hashes --upgrade \
-		--no-emit-index-url --no-annotate --quiet --custom-compile-command 'make lock' --output-file requirements.txt
-	echo mkdocs-material | uv pip compile - --universal --python-version 3.11 --generate-hashes --upgrade \
-		--no-emit-index-url --no-annotate --quiet --custom-compile-command 'make lock' --output-file requirements-docs.txt
+# The locks are made with uv, for every supported Python at once. requirements.txt has what runs; requirements-dev.txt has
+# what tests and checks need beside it, and what runs only on platforms where nobody installs it (sys_platform == 'never').
+COMPILE := uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --quiet \
+	--custom-compile-command 'make lock'
 
-clean: ## remove .venv, .venv-docs, caches and the local tables (.rewindow)
-	rm -rf $(VENV) $(DOCS) .rewindow .pytest_cache .ruff_cache .hypothesis build dist *.egg-info spark-warehouse metastore_db derby.log
+lock: ## renew requirements*.txt from pyproject.toml (needs uv)
+	$(COMPILE) pyproject.toml --upgrade --extra all --extra openlineage --output-file requirements.txt
+	$(COMPILE) pyproject.toml --upgrade --extra dev --constraint requirements.txt --output-file requirements-dev.txt \
+		$$(sed -n "/sys_platform == 'never'/d; s/^\([A-Za-z0-9._-]*\)==.*/--no-emit-package \1/p" requirements.txt)
+	echo mkdocs-material | $(COMPILE) - --upgrade --output-file requirements-docs.txt
+	echo cyclonedx-bom | $(COMPILE) - --upgrade --output-file requirements-sbom.txt
+
+clean: ## remove .venv, .venv-docs, .venv-sbom, caches and the local tables (.rewindow)
+	rm -rf $(VENV) $(DOCS) $(SBOM) .rewindow .pytest_cache .ruff_cache .hypothesis build dist *.egg-info spark-warehouse metastore_db derby.log
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The archive of the package for clusters, and the jars; other Spark programs that use ~/.ivy2.5.2 fetch theirs again.

@@ -14,6 +14,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -317,6 +318,12 @@ class _Reader:
 def _lines_of(file: str) -> SourceMap:
     """The lines of a file's fields, needed only where there is a problem; YAML's reader can read JSON."""
     try:
-        return read_tree(Path(file).read_text(encoding="utf-8"), file, {}).sources
+        return _lines_in(Path(file).read_text(encoding="utf-8"), file)
     except (OSError, UnicodeDecodeError, DefinitionError):
         return SourceMap(file)
+
+
+@lru_cache(maxsize=8)
+def _lines_in(text: str, file: str) -> SourceMap:
+    """The lines of a text's fields, read once for all of its problems: reading a long suite takes a second."""
+    return read_tree(text, file, {}).sources

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeGuard
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_serializer, field_validator
 
@@ -217,6 +217,10 @@ def recorded_definition(folder: RunFolder, request: Request | None) -> Pipeline 
     return None if text is None else load_pipeline((request and request.file) or DEFINITION, text=text)
 
 
+def _is_pair(value: object) -> TypeGuard[list[object] | tuple[object, ...]]:
+    return isinstance(value, (list, tuple)) and len(value) == 2
+
+
 class StagedRange(Document):
     """`staged.json`: what the staged rows of an attempt stand for.
 
@@ -249,7 +253,7 @@ class StagedRange(Document):
     @field_validator("reach", "recent", "older", mode="before")
     @classmethod
     def _pair(cls, value: object) -> object:
-        return TimeRange(*value) if isinstance(value, (list, tuple)) else value
+        return dict(zip(("start", "end"), value, strict=True)) if _is_pair(value) else value
 
     @field_serializer("reach", "recent", "older")
     def _as_pair(self, value: TimeRange | None) -> list[int] | None:

@@ -276,6 +276,10 @@ class _Reading:
         return there & self.converted(value, kind).isNull()
 
 
+_MOST_SECONDS = (2**63 - 1) // 1_000_000
+"""What a TIMESTAMP holds, in seconds of the epoch: Spark's conversion fails beyond it, and the whole job with it."""
+
+
 def _any(conditions: Iterable[Column]) -> Column:
     return functools.reduce(operator.or_, conditions, F.lit(False))
 
@@ -294,7 +298,9 @@ def _of_variant(value: Column, kind: t.DataType) -> Column:
 
     match kind:
         case t.TimestampType():
-            return F.when(is_whole, F.timestamp_seconds(read("bigint"))).when(is_text, _time(read("string")))
+            seconds = read("bigint")
+            fits = is_whole & seconds.between(-_MOST_SECONDS, _MOST_SECONDS)
+            return F.when(fits, F.timestamp_seconds(seconds)).when(is_text, _time(read("string")))
         case t.BooleanType():
             is_true = F.lower(F.trim(read("string"))) == "true"
             return F.when(found == "BOOLEAN", read("boolean")).when(is_text | is_number, is_true)

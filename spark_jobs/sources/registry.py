@@ -27,6 +27,7 @@ _SECONDS = 8.0
 _LATER_SECONDS = 60.0
 """How long it may take for everything, once it has answered."""
 _MOST_BYTES = 16 << 20
+_MOST_VERSIONS, _MOST_REFERENCES = 10_000, 200
 _AT_ONCE = 8
 _ACCEPT = "application/vnd.schemaregistry.v1+json, application/json"
 _NO_SUBJECT, _NO_VERSION = 40401, 40402
@@ -93,16 +94,24 @@ class _Client:
     def numbers(self, path: str, seconds: float) -> list[int]:
         """The numbers of versions."""
         found = self.get(path, seconds)
-        if not isinstance(found, list) or not all(isinstance(number, int) for number in found):
+        if not isinstance(found, list) or not all(_is_id(number) for number in found):
             raise self.no_registry()
+        if len(found) > _MOST_VERSIONS:
+            raise self._error(
+                f"subject `{self.registry.subject}` has {len(found):,} versions: {_MOST_VERSIONS:,} are the most",
+                "Delete versions in the registry that no record has, or correct value.registry.subject.",
+            )
         return found
 
     def version(self, number: int, is_deleted: bool) -> Version:
         """One version of the subject, with what it refers to."""
         answer = self._get_version(self.registry.subject, number)
         try:
-            kind, found = answer.get("schemaType") or "AVRO", self._referenced(answer.get("references") or [], set())
-            return Version(answer["version"], answer["id"], kind, answer["schema"], found, is_deleted)
+            found = self._referenced(answer.get("references") or [], set())
+            kind, written = answer.get("schemaType") or "AVRO", (answer["version"], answer["id"])
+            if not all(map(_is_id, written)) or not isinstance(kind, str):
+                raise self.no_registry()
+            return Version(*written, kind, _text_of(answer), found, is_deleted)
         except (AttributeError, KeyError, TypeError):
             raise self.no_registry() from None
 
@@ -114,11 +123,18 @@ class _Client:
         found: list[str] = []
         for one in references:
             at = one["subject"], one["version"]
+            if not isinstance(at[0], str) or not _is_id(at[1]):
+                raise self.no_registry()
+            if len(seen) == _MOST_REFERENCES:
+                raise self._error(
+                    f"subject `{self.registry.subject}` refers to more than {_MOST_REFERENCES} schemas",
+                    "Correct the references of the schema in the registry.",
+                )
             if at in seen:
                 continue
             seen.add(at)
             answer = self._get_version(*at)
-            found += [*self._referenced(answer.get("references") or [], seen), answer["schema"]]
+            found += [*self._referenced(answer.get("references") or [], seen), _text_of(answer)]
         return tuple(found)
 
     def get(self, path: str, seconds: float) -> Any:
@@ -137,7 +153,7 @@ class _Client:
                 f"the schema registry does not answer: {str(reason) or type(reason).__name__}",
                 "Check that it runs, and the address under value.registry.url.",
             ) from None
-        except ValueError:
+        except (ValueError, RecursionError):
             raise self.no_registry() from None
 
     def _refused(self, status: int, answer: tuple[int | None, str]) -> SourceError:
@@ -168,6 +184,19 @@ class _Client:
         return SourceError(what, self.registry.url, hint)
 
 
+def _is_id(value: object) -> bool:
+    """Whether a value is a number of a version or an id of a schema: four bytes in a record's framing."""
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**32
+
+
+def _text_of(answer: Mapping[str, Any]) -> str:
+    """A version's schema. Raises TypeError where it is no text."""
+    text = answer["schema"]
+    if not isinstance(text, str):
+        raise TypeError("the schema is no text")
+    return text
+
+
 def _read(answer: IO[bytes], until: float) -> bytes:
     """The body. Raises OSError where it takes too long, and ValueError where it is too large."""
     parts, size = [], 0
@@ -186,5 +215,5 @@ def _message(error: HTTPError, until: float) -> tuple[int | None, str]:
     try:
         answer = json.loads(_read(error, until))
         return answer.get("error_code"), str(answer.get("message") or error.reason)[:200]
-    except (OSError, HTTPException, ValueError, AttributeError):
+    except (OSError, HTTPException, ValueError, RecursionError, AttributeError):
         return None, str(error.reason)[:200]

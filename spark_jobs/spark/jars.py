@@ -2,7 +2,7 @@
 
 Ivy resolves `spark.jars.packages` anew at each start, and Spark then copies each jar for its executors, 120 MB in all.
 A local Spark needs neither: driver and executor are one JVM. So the first start keeps the list of what Ivy has found,
-and later ones take the files.
+and later ones take the files. Both are checked against `spark_jobs.spark.pinned_jars`.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import pyspark
 from spark_jobs.errors import EnvironmentSetupError
 from spark_jobs.spark.java import find_java
 from spark_jobs.spark.jvm import ivy_folder, packages
+from spark_jobs.spark.pinned_jars import check_jars
 
 CLASS_PATH = "spark.driver.extraClassPath"
 _PACKAGES, _IVY = "spark.jars.packages", "spark.jars.ivy"
@@ -36,10 +37,13 @@ def with_jar_files(conf: Mapping[str, str], own: Iterable[str]) -> dict[str, str
 
     `own` names the settings that somebody has added: with their own jars, repositories or class path, Ivy resolves all
     together.
+
+    Raises EnvironmentSetupError where a jar is not the pinned one.
     """
     files = None if _has_own_jars(own) else known_files()
     if not files:
         return dict(conf)
+    check_jars(map(Path, files), packages(), _stamps_file())
     kept = {key: value for key, value in conf.items() if key not in (_PACKAGES, _IVY)}
     return {**kept, CLASS_PATH: os.pathsep.join(files)}
 
@@ -54,9 +58,13 @@ def known_files() -> list[str] | None:
 
 
 def keep_files(jars: str) -> None:
-    """Keep what Ivy has found: the value of `spark.jars`. Jars that pyspark brings too are left out: its own count."""
+    """Keep what Ivy has found: the value of `spark.jars`. Jars that pyspark brings too are left out: its own count.
+
+    Raises EnvironmentSetupError where one of them is not the pinned one.
+    """
     folder = ivy_folder() / "jars"
     found = [Path(jar.removeprefix("file:")) for jar in jars.split(",") if jar]
+    check_jars((jar for jar in found if jar.parent == folder), packages(), _stamps_file())
     if len(found) < len(packages()) or any(jar.parent != folder for jar in found):
         return
     brought = {_VERSION.sub("", jar.name) for jar in (Path(pyspark.__file__).parent / "jars").glob("*.jar")}
@@ -75,6 +83,10 @@ def conf_folder() -> Path:
 def _list_file() -> Path:
     key = sha256("\n".join([pyspark.__version__, *packages()]).encode()).hexdigest()[:16]
     return ivy_folder() / f"rewindow-jars-{key}.json"
+
+
+def _stamps_file() -> Path:
+    return _list_file().with_suffix(".checked")
 
 
 def _has_own_jars(own: Iterable[str]) -> bool:
@@ -100,10 +112,11 @@ def fetch_jars(package: str, what: str) -> Path:
         what: Whose jars they are, for the message.
 
     Raises:
-        EnvironmentSetupError: They cannot be fetched, or there is no Java.
+        EnvironmentSetupError: They cannot be fetched, there is no Java, or a jar is not the pinned one.
     """
     folder = package_folder(package)
     if folder.is_dir():
+        _check_package(folder, package)
         return folder
     ivy = next((Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar"))
     group, artifact, version = package.split(":")
@@ -121,9 +134,14 @@ def fetch_jars(package: str, what: str) -> Path:
                 package,
                 "They come from Maven Central, once. Check the network and try again.",
             )
+        _check_package(fetched, package)
         fetched.chmod(0o755)
         with suppress(OSError):  # another process was faster
             fetched.rename(folder)
     finally:
         shutil.rmtree(fetched, ignore_errors=True)
     return folder
+
+
+def _check_package(folder: Path, package: str) -> None:
+    check_jars(sorted(folder.glob("*.jar")), [package], folder / "checked.json")

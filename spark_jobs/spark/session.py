@@ -216,7 +216,7 @@ def _start(
         ) from error
     cache_java_names(context)
     if not submitted and "spark.jars.packages" in conf and "spark.jars.packages" not in extra:
-        keep_files(context.getConf().get("spark.jars") or "")
+        _keep_jars(context)
     if submitted:
         context.setLogLevel("ERROR")
         cores = _local_cores(context.master or "")
@@ -224,6 +224,15 @@ def _start(
             spark = SparkSession.builder.getOrCreate()
             for name, value in _by_cores(cores).items():
                 spark.conf.set(name, value)
+
+
+def _keep_jars(context: SparkContext) -> None:
+    """Keep the jars that Ivy has found. Raises EnvironmentSetupError, without a Spark, where one is not the pinned."""
+    try:
+        keep_files(context.getConf().get("spark.jars") or "")
+    except EnvironmentSetupError:
+        context.stop()
+        raise
 
 
 def _redaction(own: str | None, configured: str | None) -> str:

@@ -85,3 +85,12 @@ def test_a_number_for_a_timestamp_counts_seconds(spark: SparkSession) -> None:
     assert [value if value in (WRONG, None) else value.isoformat() for value in found] == [
         "2024-03-10T10:00:00", WRONG, None, WRONG,
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("number", [9_223_372_036_855, 253_402_300_800_000, 2**63 - 1, -(2**63)])
+def test_a_number_beyond_a_timestamp_is_of_the_wrong_type_and_ends_no_job(spark: SparkSession, number: int) -> None:
+    texts = [json.dumps({"v": value}) for value in (1_710_064_800, number, 1_710_064_801)]
+    first, beyond, last = decoded(spark, texts, "v TIMESTAMP")
+    assert beyond == WRONG and WRONG not in (first, last)
+    lists = decoded(spark, [f'{{"v": [{number}]}}', '{"v": [1]}'], "v ARRAY<TIMESTAMP>")
+    assert lists[0] == WRONG and lists[1] != WRONG

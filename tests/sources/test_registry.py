@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import socket
 import threading
 import time
@@ -72,6 +73,42 @@ def test_a_registry_that_accepts_and_is_silent_is_given_up_within_ten_seconds() 
         began = time.monotonic()
         assert "does not answer: timed out" in refusal(url=f"http://127.0.0.1:{silent.getsockname()[1]}")
     assert time.monotonic() - began < 10
+
+
+VERSION = {"version": 1, "id": 7, "schema": "{}"}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"[" * 100_000, b"null", b"[true]", b"[-1]", f"[{2**32}]".encode(), b"\xff",
+        *(
+            json.dumps(VERSION | changed).encode()
+            for changed in (
+                {"id": "7"}, {"id": 2**32}, {"id": -1}, {"id": True}, {"version": 1.5},
+                {"schema": {}}, {"schema": None},
+                {"schemaType": 7}, {"references": 7}, {"references": [7]},
+                {"references": [{"subject": 7, "version": 1}]},
+                {"references": [{"subject": "a", "version": "1"}]},
+            )
+        ),
+    ],
+)  # fmt: skip
+def test_an_answer_of_another_form_is_no_schema_registry_s(answer: bytes) -> None:
+    class Other(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            is_list = self.path.partition("?")[0].endswith("/versions")
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"[1]" if is_list and answer.startswith(b"{") else answer)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Other) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        assert "no schema registry" in refusal(url=f"http://127.0.0.1:{server.server_port}")
+        server.shutdown()
 
 
 def test_credentials_do_not_follow_a_redirect_and_other_services_are_no_registry() -> None:

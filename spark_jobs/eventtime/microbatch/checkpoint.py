@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, cast
+from typing import Any, Final, TypeGuard, cast
 from urllib.parse import unquote, urlsplit
 
 from spark_jobs.eventtime.microbatch.logs import (
@@ -25,6 +25,7 @@ from spark_jobs.eventtime.microbatch.logs import (
     OffsetLogEntry,
     SourceOffset,
 )
+from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP, MIN_TIMESTAMP
 
 OFFSET_LOG_VERSIONS: Final = (1, 2)
 COMMIT_LOG_VERSIONS: Final = (1, 2, 3)
@@ -106,14 +107,14 @@ def read_checkpoint(files: Iterable[tuple[str, str]]) -> Checkpoint:
     query = ""
     for name, text in files:
         if numbered := _NUMBERED.fullmatch(name):
-            batch = int(numbered[2])
+            batch = _batch(name, numbered[2])
             if numbered[1] == "offsets":
                 offsets.add(read_offset_log_entry(name, batch, text))
             else:
                 commits.add(read_commit_entry(name, batch, text))
         elif source := _SOURCE.fullmatch(name):
             logs = sources.setdefault(source[1], {})
-            entry, compact = int(source[2]), source[3] is not None
+            entry, compact = _batch(name, source[2]), source[3] is not None
             if compact or entry not in logs:
                 logs[entry] = (name, text, compact)
         elif name == "metadata":
@@ -145,7 +146,7 @@ def read_offset_log_entry(name: str, batch: int, text: str) -> OffsetLogEntry:
         _integer(name, metadata, "batchWatermarkMs"),
         _integer(name, metadata, "batchTimestampMs"),
         {source: None if offset == _NO_OFFSET else _source_offset(name, offset) for source, offset in numbered},
-        {str(key): str(value) for key, value in cast("dict[Any, Any]", metadata.get("conf") or {}).items()},
+        _settings(name, metadata.get("conf")),
     )
 
 
@@ -173,9 +174,10 @@ def _source_offset(name: str, text: str) -> SourceOffset:
 
 def _kafka_offsets(name: str, offset: Mapping[str, Any]) -> KafkaOffsets:
     try:
-        return KafkaOffsets(
-            {topic: {int(p): int(end) for p, end in partitions.items()} for topic, partitions in offset.items()}
-        )
+        ends = {topic: {int(p): end for p, end in partitions.items()} for topic, partitions in offset.items()}
+        if not all(0 <= p < 2**31 and is_bigint(end) for partitions in ends.values() for p, end in partitions.items()):
+            raise ValueError("a number of too many bits")
+        return KafkaOffsets(ends)
     except (AttributeError, TypeError, ValueError):
         raise CheckpointError(
             name,
@@ -229,15 +231,35 @@ def _object(name: str, text: str) -> dict[str, Any]:
     return cast("dict[str, Any]", document)
 
 
-def _json(name: str, text: str, parse: Callable[[str], object] = json.loads) -> object:
+def _settings(name: str, conf: object) -> dict[str, str]:
+    if not isinstance(conf, dict | None):
+        raise CheckpointError(name, f"conf is not a JSON object: {str(conf)[:80]!r}", "The file is damaged")
+    return {str(key): str(value) for key, value in cast("dict[Any, Any]", conf or {}).items()}
+
+
+def _json(name: str, text: str) -> object:
     try:
-        return parse(text)
-    except ValueError:
+        return json.loads(text)
+    except (ValueError, RecursionError):
         raise CheckpointError(name, f"not JSON: {text[:80]!r}", "The file is cut short or damaged") from None
+
+
+def is_bigint(value: object) -> TypeGuard[int]:
+    """Whether a value of a JSON document is a whole number of 64 bits."""
+    return isinstance(value, int) and not isinstance(value, bool) and MIN_TIMESTAMP <= value <= MAX_TIMESTAMP
 
 
 def _integer(name: str, document: Mapping[str, Any], key: str) -> int:
     value = document.get(key)
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise CheckpointError(name, f"{key} is not a whole number: {value!r}")
+    if not is_bigint(value):
+        raise CheckpointError(name, f"{key} is not a whole number of 64 bits: {str(value)[:80]}", "The file is damaged")
     return value
+
+
+def _batch(name: str, digits: str) -> int:
+    """The number in a file's name."""
+    if len(digits) > 19 or not is_bigint(int(digits)):
+        raise CheckpointError(
+            name[:80], "its name is no number of 64 bits", "Remove the file: Spark has not written it"
+        )
+    return int(digits)
