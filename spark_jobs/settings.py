@@ -201,8 +201,9 @@ class Settings(BaseSettings):
     variables: str | None = Field(
         default=None,
         title="names of variables, separated by commas; `*` stands for any letters",
-        description="The variables that definitions may name, as `${NAME}` and under `secrets`; without it, all but "
-        "Airflow's and Rewindow's own, and in `${NAME}` those named like secrets. Airflow's own never count.",
+        description="The variables that definitions may name, as `${NAME}` and under `secrets` and `auth`; without it, "
+        "those that begin with `KAFKA`, `REGISTRY`, `LAKE` or `DATA` (alone or before `_`), and in `${NAME}` of these no "
+        "names of secrets. Airflow's variables and Rewindow's settings never count.",
         examples=["KAFKA_*,LAKE"],
     )
     schema_folders: str | None = Field(
