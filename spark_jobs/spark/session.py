@@ -25,6 +25,7 @@ from pyspark.sql import SparkSession
 from spark_jobs.errors import EnvironmentSetupError, SourceError
 from spark_jobs.settings import settings
 from spark_jobs.spark.catalog import REDACTED, catalog_conf, configured_catalog, prepare_catalog
+from spark_jobs.spark.closed import CLOSED, close
 from spark_jobs.spark.gateway import (
     cache_java_names,
     connect_to_jvm,
@@ -44,6 +45,8 @@ _METASTORE_KEY = "spark.hadoop.hive.metastore.uris"
 _PYTHON_FILES = "spark.submit.pyFiles"
 _LISTING_TASKS = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 _REDACTION_KEY = "spark.redaction.regex"
+_AUTHENTICATED = {"spark.authenticate": "true"}
+"""Other users of this machine can reach the ports of a local Spark: it draws a secret, which it keeps in its memory."""
 _SPARKS_REDACTION = "(?i)secret|password|token|access[.]?key"
 """Spark's default; a setting of our own takes its place, so it is repeated there."""
 
@@ -106,6 +109,7 @@ def spark_session(
     else:
         session = SparkSession.builder.getOrCreate()
         _refuse_other_start(session, thrift, master, extra)
+    close(session)
     return _with_conf(session, catalog_settings, extra)
 
 
@@ -158,6 +162,7 @@ def _start(
         # Spark would record the Python line of each column: our code, not the user's, and most of the calls to the JVM.
         "spark.sql.dataFrameQueryContext.enabled": "false",
         "spark.python.sql.dataFrameDebugging.enabled": "false",
+        **CLOSED,
         "spark.sql.extensions": _EXTENSION,
         "spark.sql.warehouse.dir": str(home / "spark-warehouse"),
         "spark.ui.showConsoleProgress": "false",
@@ -205,6 +210,8 @@ def _start(
         # for every module.
         files = context_conf.get(_PYTHON_FILES, "").split(",")
         conf[_PYTHON_FILES] = ",".join(file for file in files if not file.endswith(".jar"))
+        if _local_cores(context_conf.get("spark.master", "")) is not None:
+            conf = _AUTHENTICATED | conf
     context_conf.setAll(list(conf.items()))
     try:
         context = SparkContext(conf=context_conf, gateway=gateway)
@@ -242,6 +249,7 @@ def _placement(master: str) -> dict[str, str]:
         "spark.master": master,
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
+        **_AUTHENTICATED,
         **_by_cores(cores),
     }
 
@@ -298,6 +306,7 @@ def _with_conf(session: SparkSession, catalog: Mapping[str, str], extra: Mapping
         return session
     if present:
         session = session.newSession()
+        close(session)
         for key in (key for key in session.conf.getAll if key.startswith(prefix + ".") and key not in catalog):
             session.conf.unset(key)  # of the catalog that Spark was started with
     running = context_conf(session)
