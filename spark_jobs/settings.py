@@ -42,6 +42,7 @@ class Variable(StrEnum):
     TABLE_LINK = "REWINDOW_TABLE_LINK"
     VARIABLES = "REWINDOW_VARIABLES"
     SCHEMA_FOLDERS = "REWINDOW_SCHEMA_FOLDERS"
+    KEEP_AT_LEAST = "REWINDOW_KEEP_AT_LEAST"
 
 
 def _heap_size(text: str) -> str:
@@ -202,8 +203,8 @@ class Settings(BaseSettings):
         default=None,
         title="names of variables, separated by commas; `*` stands for any letters",
         description="The variables that definitions may name, as `${NAME}` and under `secrets` and `auth`; without it, "
-        "those that begin with `KAFKA`, `REGISTRY`, `LAKE` or `DATA` (alone or before `_`), and in `${NAME}` of these no "
-        "names of secrets. Airflow's variables and Rewindow's settings never count.",
+        "those that begin with `KAFKA`, `REGISTRY`, `LAKE` or `DATA` (alone or before `_`), and in `${NAME}` of these "
+        "no names of secrets. Airflow's variables and Rewindow's settings never count.",
         examples=["KAFKA_*,LAKE"],
     )
     schema_folders: str | None = Field(
@@ -211,6 +212,13 @@ class Settings(BaseSettings):
         title="folders, separated by colons",
         description="More folders from which definitions may read a `schema_file`, beside the project's own.",
         examples=["/data/schemas"],
+    )
+    keep_at_least: str = Field(
+        default="1 d",
+        title="a length of time",
+        description="The shortest time that the form of `maintain__<pipeline>` may keep snapshots, revisions and runs: "
+        "who may send it can erase nothing that is younger. `rewindow maintain` has no such limit.",
+        examples=["1 d", "30 d"],
     )
 
     @property

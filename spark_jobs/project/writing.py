@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from spark_jobs.definition import json_schema
 from spark_jobs.errors import DefinitionError
 from spark_jobs.eventtime.durations import format_duration
 from spark_jobs.project.answers import Answers, SourceKind, within
+from spark_jobs.project.yaml_text import quoted, scalar
 from spark_jobs.settings import Settings
 
 SHARED_SUITES = ("input.json", "windows.json", "reconciliation.json", "live.json")
@@ -26,8 +26,6 @@ DAG_FILES = ("rewindow_pipelines.py", "rewindow_refused.py")
 """The files that make DAGs of the definitions."""
 
 _PACKAGE = files("spark_jobs.project")
-_PLAIN = re.compile(r"[A-Za-z_/][\w ./()*+-]*|\d+ [a-z]+( \d+ [a-z]+)*|0")
-_NOT_TEXT = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,16 +152,11 @@ def environment_text() -> str:
     return "\n".join(lines)
 
 
-def scalar(value: Any) -> str:
-    """A text as YAML reads it back: in quotes where it must be."""
-    text = str(value)
-    if _PLAIN.fullmatch(text) and text.lower() not in _NOT_TEXT and not text.endswith(" "):
-        return text
-    return json.dumps(text, ensure_ascii=False)
-
-
 def _mapping(values: Mapping[str, Any]) -> str:
-    pairs = (f"{name}: {json.dumps(value)}" for name, value in values.items())
+    pairs = (
+        f"{scalar(name)}: {quoted(value) if isinstance(value, str) else json.dumps(value)}"
+        for name, value in values.items()
+    )
     return "{" + ", ".join(pairs) + "}"
 
 

@@ -45,8 +45,13 @@ _METASTORE_KEY = "spark.hadoop.hive.metastore.uris"
 _PYTHON_FILES = "spark.submit.pyFiles"
 _LISTING_TASKS = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 _REDACTION_KEY = "spark.redaction.regex"
-_AUTHENTICATED = {"spark.authenticate": "true"}
-"""Other users of this machine can reach the ports of a local Spark: it draws a secret, which it keeps in its memory."""
+_CLOSED_TO_OTHERS = {
+    # Other users of this machine can reach its ports: Spark draws a secret, which it keeps in its memory.
+    "spark.authenticate": "true",
+    # Python workers import no modules from the current folder, which may be somebody else's.
+    "spark.executorEnv.PYTHONSAFEPATH": "1",
+}
+"""Settings of a local Spark."""
 _SPARKS_REDACTION = "(?i)secret|password|token|access[.]?key"
 """Spark's default; a setting of our own takes its place, so it is repeated there."""
 
@@ -211,7 +216,7 @@ def _start(
         files = context_conf.get(_PYTHON_FILES, "").split(",")
         conf[_PYTHON_FILES] = ",".join(file for file in files if not file.endswith(".jar"))
         if _local_cores(context_conf.get("spark.master", "")) is not None:
-            conf = _AUTHENTICATED | conf
+            conf = _CLOSED_TO_OTHERS | conf
     context_conf.setAll(list(conf.items()))
     try:
         context = SparkContext(conf=context_conf, gateway=gateway)
@@ -249,7 +254,7 @@ def _placement(master: str) -> dict[str, str]:
         "spark.master": master,
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
-        **_AUTHENTICATED,
+        **_CLOSED_TO_OTHERS,
         **_by_cores(cores),
     }
 

@@ -201,7 +201,7 @@ def _ask(connection: socket.socket, request: Mapping[str, str]) -> dict[str, str
 
 def _start_keeper(folder: Path, start: Start) -> bool:
     """Start a keeper, and wait until it listens or has ended."""
-    command = [sys.executable, "-m", "spark_jobs.spark.keeper", str(folder)]
+    command = [sys.executable, "-P", "-m", "spark_jobs.spark.keeper", str(folder)]
     keeper = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
     )

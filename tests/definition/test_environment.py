@@ -43,9 +43,7 @@ def test_a_variable_is_replaced_as_in_a_shell(text: str, environment: dict[str, 
 def test_a_variable_that_cannot_be_replaced_is_refused_with_its_line(
     refusals, definition, path: str, message: str
 ) -> None:
-    assert refusals(definition(("data/*.parquet", path)), {"LAKE_DATA": "/d"}) == [
-        f"p.yaml:4: history.path: {message}"
-    ]
+    assert refusals(definition(("data/*.parquet", path)), {"LAKE_DATA": "/d"}) == [f"p.yaml:4: history.path: {message}"]
 
 
 PLACES = """

@@ -56,7 +56,11 @@ def test_a_registry_that_is_not_there_or_not_asked_rightly_is_told_in_a_sentence
         basic = {"basic": "REGISTRY_USER_INFO"}
         assert "schema registry asks for credentials (401)" in refusal(url=service.url)
         wrong = refusal(url=service.url, auth=basic)
-        assert "refuses the credentials (401)" in wrong and "variable REGISTRY_USER_INFO" in wrong and "s3cret" not in wrong
+        assert (
+            "refuses the credentials (401)" in wrong
+            and "variable REGISTRY_USER_INFO" in wrong
+            and "s3cret" not in wrong
+        )
         with pytest.raises(EnvironmentSetupError, match="variable REGISTRY_USER_INFO is not set"):
             versions_of(asked(url=service.url, auth=basic), {})
         found = versions_of(asked(url=service.url, auth=basic), {"REGISTRY_USER_INFO": USER_INFO})
@@ -154,7 +158,7 @@ def test_what_a_registry_answers_is_checked(answer: Any) -> None:
 
     with HTTPServer(("127.0.0.1", 0), Odd) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        with pytest.raises(SourceError, match="no schema registry|refers to more than 100 others"):
+        with pytest.raises(SourceError, match=r"no schema registry|refers to more than 100 others"):
             versions_of(asked(url=f"http://127.0.0.1:{server.server_port}"), {})
         server.shutdown()
 
