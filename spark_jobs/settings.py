@@ -63,12 +63,26 @@ PIPELINES = Path("dags/pipelines")
 
 
 def project_folder() -> Path:
-    """The nearest folder, from the current one upwards, that has `dags/pipelines` or a home; else the current one."""
+    """The nearest folder, from the current one upwards, that has `dags/pipelines` or a home; else the current one.
+
+    Above the current folder, what belongs to another user does not count: anybody can put a project into /tmp.
+    """
     here = Path.cwd()
     for folder in (here, *here.parents):
-        if (folder / PIPELINES).is_dir() or (folder / HOME_NAME).is_dir():
+        if any(_counts(folder, mark, is_above=folder != here) for mark in (PIPELINES, Path(HOME_NAME))):
             return folder
     return here
+
+
+def _counts(folder: Path, mark: Path, *, is_above: bool) -> bool:
+    """Whether the folder has the mark of a project, all of it this user's own or root's where it is above."""
+    steps = [folder, *(folder / step for step in (*reversed(mark.parents), mark) if step.name)]
+    return (folder / mark).is_dir() and not (is_above and any(is_of_another(step) for step in steps))
+
+
+def is_of_another(place: Path) -> bool:
+    """Whether a file, a folder or a link itself belongs to another user than this one and root."""
+    return place.lstat().st_uid not in (os.getuid(), 0)
 
 
 def cache_folder() -> Path:

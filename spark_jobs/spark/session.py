@@ -23,7 +23,7 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from spark_jobs.errors import EnvironmentSetupError, SourceError
-from spark_jobs.settings import settings
+from spark_jobs.settings import is_of_another, settings
 from spark_jobs.spark.catalog import REDACTED, catalog_conf, configured_catalog, prepare_catalog
 from spark_jobs.spark.closed import CLOSED, close
 from spark_jobs.spark.gateway import (
@@ -59,11 +59,17 @@ _SPARKS_REDACTION = "(?i)secret|password|token|access[.]?key"
 def rewindow_home(home: Path | None = None) -> Path:
     """The absolute folder of Rewindow's own data: `home`, else `$REWINDOW_HOME`, else `./.rewindow`.
 
-    The folder is created if it is missing. Raises EnvironmentSetupError when it cannot be created or written.
+    The folder is created if it is missing, closed to other users: it holds windows, records and documents. Raises
+    EnvironmentSetupError when it cannot be created or written, and for another user's that no variable names.
     """
-    folder = settings().home if home is None else home.expanduser().absolute()
+    found = settings()
+    folder = found.home if home is None else home.expanduser().absolute()
+    is_found = home is None and "home" not in found.model_fields_set
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        if is_found and os.path.lexists(folder) and is_of_another(folder):
+            hint = "Set REWINDOW_HOME, to this folder if you trust its owner."
+            raise EnvironmentSetupError("the home folder belongs to another user", str(folder), hint)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:

@@ -132,6 +132,8 @@ def runtime_folder() -> Path | None:
     base = os.environ.get("XDG_RUNTIME_DIR")
     folder = Path(base) / "rewindow" if base else cache_folder() / "spark"
     try:
+        if not base:
+            cache_folder().mkdir(mode=0o700, parents=True, exist_ok=True)  # by default, parents are open to others
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         found = folder.lstat()
     except OSError:

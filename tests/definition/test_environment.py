@@ -160,6 +160,11 @@ def test_a_schema_file_is_read_below_the_project_or_a_listed_folder_only(tmp_pat
             load_pipeline(file, {"KAFKA_TOPIC": "t"})
 
 
+def test_a_history_may_be_any_file(load, definition) -> None:
+    """Whoever may edit a definition may have any file read that Spark's user can read: the trust model says so."""
+    assert load(definition(("data/*.parquet", "/etc/passwd"))).history.path == ("/etc/passwd",)
+
+
 def test_a_variable_cannot_change_the_structure(load, definition) -> None:
     text = definition(("data/*.parquet", "${DATA}"))
     assert load(text, {"DATA": "{a: 1}"}).history.path[0].endswith("/{a: 1}")
