@@ -115,6 +115,16 @@ def written_time(text: Any) -> str:
     return at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S") if at.tzinfo else str(text)
 
 
+def visible(text: str) -> str:
+    """The text without characters that a terminal obeys or that change its direction; line breaks and tabs stay."""
+    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text).replace("\r", "\N{REPLACEMENT CHARACTER}")
+
+
+def one_line(text: str) -> str:
+    """The text on one line, as in a comment of a file: each line break and other blank is a space."""
+    return visible(" ".join(text.split()))
+
+
 def plain(value: Any, longest: int = LONGEST) -> str:
     """Any value as text without control characters, cut after `longest` characters."""
     if value is None:

@@ -42,6 +42,7 @@ class Variable(StrEnum):
     TABLE_LINK = "REWINDOW_TABLE_LINK"
     VARIABLES = "REWINDOW_VARIABLES"
     SCHEMA_FOLDERS = "REWINDOW_SCHEMA_FOLDERS"
+    KEEP_AT_LEAST = "REWINDOW_KEEP_AT_LEAST"
 
 
 def _heap_size(text: str) -> str:
@@ -62,12 +63,26 @@ PIPELINES = Path("dags/pipelines")
 
 
 def project_folder() -> Path:
-    """The nearest folder, from the current one upwards, that has `dags/pipelines` or a home; else the current one."""
+    """The nearest folder, from the current one upwards, that has `dags/pipelines` or a home; else the current one.
+
+    Above the current folder, what belongs to another user does not count: anybody can put a project into /tmp.
+    """
     here = Path.cwd()
     for folder in (here, *here.parents):
-        if (folder / PIPELINES).is_dir() or (folder / HOME_NAME).is_dir():
+        if any(_counts(folder, mark, is_above=folder != here) for mark in (PIPELINES, Path(HOME_NAME))):
             return folder
     return here
+
+
+def _counts(folder: Path, mark: Path, *, is_above: bool) -> bool:
+    """Whether the folder has the mark of a project, all of it this user's own or root's where it is above."""
+    steps = [folder, *(folder / step for step in (*reversed(mark.parents), mark) if step.name)]
+    return (folder / mark).is_dir() and not (is_above and any(is_of_another(step) for step in steps))
+
+
+def is_of_another(place: Path) -> bool:
+    """Whether a file, a folder or a link itself belongs to another user than this one and root."""
+    return place.lstat().st_uid not in (os.getuid(), 0)
 
 
 def cache_folder() -> Path:
@@ -201,8 +216,9 @@ class Settings(BaseSettings):
     variables: str | None = Field(
         default=None,
         title="names of variables, separated by commas; `*` stands for any letters",
-        description="The variables that definitions may name, as `${NAME}` and under `secrets`; without it, all but "
-        "Airflow's and Rewindow's own, and in `${NAME}` those named like secrets. Airflow's own never count.",
+        description="The variables that definitions may name, as `${NAME}` and under `secrets` and `auth`; without it, "
+        "those that begin with `KAFKA`, `REGISTRY`, `LAKE` or `DATA` (alone or before `_`), and in `${NAME}` of these "
+        "no names of secrets. Airflow's variables and Rewindow's settings never count.",
         examples=["KAFKA_*,LAKE"],
     )
     schema_folders: str | None = Field(
@@ -210,6 +226,13 @@ class Settings(BaseSettings):
         title="folders, separated by colons",
         description="More folders from which definitions may read a `schema_file`, beside the project's own.",
         examples=["/data/schemas"],
+    )
+    keep_at_least: str = Field(
+        default="1 d",
+        title="a length of time",
+        description="The shortest time that the form of `maintain__<pipeline>` may keep snapshots, revisions and runs: "
+        "who may send it can erase nothing that is younger. `rewindow maintain` has no such limit.",
+        examples=["1 d", "30 d"],
     )
 
     @property

@@ -63,3 +63,21 @@ def test_compose_waits_for_services_that_exist_and_pins_its_images() -> None:
         volumes = [volume.partition(":")[0] for volume in service.get("volumes", ())]
         assert {volume for volume in volumes if not volume.startswith("$")} <= compose["volumes"].keys()
     assert read("helm-values.yaml")["airflowVersion"] == AIRFLOW
+
+
+def test_the_image_installs_nothing_without_its_hash() -> None:
+    text = (DEPLOY / "Dockerfile").read_text()
+    installs = re.findall(r"pip install ([^\n\\]*)", text)
+    assert len(installs) == 2
+    for options in installs:
+        assert "--no-deps" in options
+        assert "--require-hashes --requirement requirements.txt" in options or "--no-build-isolation" in options
+    assert "constraint" not in text and "--hash" not in text.replace("--require-hashes", "")
+
+
+def test_each_who_comes_logs_in_and_no_file_has_the_secret_that_signs_logins() -> None:
+    given = environments()["compose.yaml"]
+    assert not any(name.endswith("ALL_ADMINS") for name in given)
+    roles = dict(one.split(":") for one in given["AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS"].split(","))
+    assert set(roles.values()) <= {"viewer", "user", "op", "admin"} and list(roles.values()).count("admin") == 1
+    assert re.fullmatch(r"\$\{\w+:\?[\w ,]+\}", given["AIRFLOW__API_AUTH__JWT_SECRET"])

@@ -306,3 +306,16 @@ def is_private(name: str) -> bool:
 
 def is_test(module: str) -> bool:
     return module.startswith("test_")
+
+
+def test_each_line_of_the_trust_model_is_held_by_tests_that_exist() -> None:
+    text = (ROOT / "docs/security.md").read_text().partition("## Who can reach what")[2].partition("\n## ")[0]
+    lines = [line for line in text.splitlines() if line.startswith("| ")][2:]
+    assert len(lines) > 25
+    for line in lines:
+        _, who, what, can, held, _ = (cell.strip() for cell in line.split("|"))
+        tests = re.findall(r"`([\w/]+\.py)::(\w+)`", held)
+        assert who and what and can in ("yes", "no") and tests, line
+        assert held == ", ".join(f"`{file}::{name}`" for file, name in tests)
+        missing = [one for one in tests if f"\ndef {one[1]}(" not in (ROOT / "tests" / one[0]).read_text()]
+        assert missing == []

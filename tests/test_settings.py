@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,12 +12,14 @@ import pytest
 from pydantic import ValidationError
 
 from spark_jobs.errors import EnvironmentSetupError
-from spark_jobs.settings import Settings, Variable, settings
+from spark_jobs.settings import Settings, Variable, cache_folder, project_folder, settings
+from spark_jobs.spark.session import rewindow_home
+from spark_jobs.spark.warm import runtime_folder
 from tests.tools.settings_page import PAGE, settings_page
 
 ROOT = Path(__file__).parents[1]
 OWNER = ROOT / "spark_jobs/settings.py"
-OF_THE_SAMPLE_PIPELINES = {"REWINDOW_KAFKA", "REWINDOW_STREAMING"}
+OF_THE_SAMPLE_PIPELINES = {"REWINDOW_KAFKA", "REWINDOW_SAMPLE", "REWINDOW_STREAMING"}
 """Variables of the user's, which sample pipelines name, as `${REWINDOW_KAFKA}`."""
 
 
@@ -151,3 +154,55 @@ def test_the_readers_are_recognized() -> None:
     assert readings("os.getenv(Variable.HOME)") == 1
     assert readings("os.environ[Variable.HOME] = folder") == 0
     assert readings("{**os.environ, Variable.HOME: folder}") == 0
+
+
+OTHER = 12_345
+"""A user who is neither this one nor root."""
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root gives files to another user")
+@pytest.mark.parametrize("mark", [".rewindow", "dags/pipelines"])
+@pytest.mark.parametrize("of_other", ["folder", "mark", "link"])
+def test_a_project_above_that_another_user_has_put_there_does_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mark: str, of_other: str
+) -> None:
+    above, here = tmp_path / "above", tmp_path / "above/below/here"
+    here.mkdir(parents=True)
+    planted = above / mark
+    planted.parent.mkdir(exist_ok=True)
+    monkeypatch.chdir(here)
+    if of_other == "link":
+        (tmp_path / "own").mkdir()
+        planted.symlink_to(tmp_path / "own")
+        assert project_folder() == above
+        os.chown(planted, OTHER, -1, follow_symlinks=False)
+    else:
+        planted.mkdir()
+        assert project_folder() == above
+        os.chown(above if of_other == "folder" else planted, OTHER, -1)
+    assert project_folder() == here
+    assert settings().home == here / ".rewindow"
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root gives files to another user")
+def test_a_home_of_another_user_is_taken_only_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".rewindow").mkdir()
+    os.chown(tmp_path / ".rewindow", OTHER, -1)
+    with pytest.raises(EnvironmentSetupError, match="the home folder belongs to another user"):
+        rewindow_home()
+    monkeypatch.setenv("REWINDOW_HOME", str(tmp_path / ".rewindow"))
+    assert rewindow_home() == tmp_path / ".rewindow"
+
+
+def test_folders_that_are_made_are_closed_to_other_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    umask = os.umask(0)
+    try:
+        home, runtime = rewindow_home(tmp_path / "home"), runtime_folder()
+    finally:
+        os.umask(umask)
+    assert runtime is not None
+    for folder in (home, runtime, cache_folder()):
+        assert folder.stat().st_mode & 0o777 == 0o700

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.text import Text
 
 from spark_jobs.errors import DefinitionError
+from spark_jobs.formatting import visible
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,8 +22,18 @@ if TYPE_CHECKING:
     from spark_jobs.runs.evaluation import EndPolicy
     from spark_jobs.runs.start import Asked
 
-console = Console(highlight=False, soft_wrap=True)
-errors = Console(stderr=True, highlight=False, soft_wrap=True)
+
+class PlainConsole(Console):
+    """A console that shows what data hold and carries none of it out: rows, keys and messages may hold escapes."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+        """The parts of what is printed: styles are beside their text, so a control character comes from data."""
+        for part in super().render(renderable, options):
+            yield part if part.control else Segment(visible(part.text), part.style)
+
+
+console = PlainConsole(highlight=False, soft_wrap=True)
+errors = PlainConsole(stderr=True, highlight=False, soft_wrap=True)
 
 
 def known_pipelines() -> list[str]:

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from spark_jobs.cli.options import errors
-from spark_jobs.formatting import plural, shown
+from spark_jobs.formatting import plural, shown, visible
 
 if TYPE_CHECKING:
     from spark_jobs.operations.query import Rows
@@ -46,10 +46,11 @@ def print_rows(found: Rows, console: Console) -> None:
 
 
 def print_csv(found: Rows) -> None:
-    """Comma-separated values with a header line; null is empty."""
+    """Comma-separated values with a header line; null is empty. A terminal gets visible texts only."""
+    written = visible if sys.stdout.isatty() else str
     writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(found.columns)
-    writer.writerows(["" if value is None else shown(value) for value in row] for row in found.rows)
+    writer.writerow(map(written, found.columns))
+    writer.writerows(["" if value is None else written(shown(value)) for value in row] for row in found.rows)
     _say_more(found)
 
 

@@ -270,30 +270,30 @@ def bound_value(milliseconds: int, bound: str, window: WindowColumns, spelling: 
 
 def json_text(fields: Mapping[str, Any], spelling: TimeSpelling) -> bytes:
     """Compact JSON, as Flink writes it; decimals keep their digits, null stays null."""
-    numbers: list[str] = []
 
-    def plain(value: Any) -> Any:
+    def text(value: Any) -> str:
         match value:
             case Decimal():
-                numbers.append(f"{value:f}")
-                return f"\x00{len(numbers) - 1}\x00"
+                return f"{value:f}"
             case datetime():
-                return time_text(value, spelling)
+                return _plain_json(time_text(value, spelling))
             case date():
-                return value.isoformat()
+                return _plain_json(value.isoformat())
             case bytes() | bytearray():
-                return value.decode("utf-8", "replace")
+                return _plain_json(value.decode("utf-8", "replace"))
             case Mapping():
-                return {str(k): plain(v) for k, v in value.items()}
+                return "{" + ",".join(f"{_plain_json(str(k))}:{text(v)}" for k, v in value.items()) + "}"
             case list() | tuple():
-                return [plain(v) for v in value]
+                return "[" + ",".join(map(text, value)) + "]"
             case _:
-                return value
+                return _plain_json(value)
 
-    text = json.dumps(plain(fields), separators=(",", ":"), ensure_ascii=False)
-    for place, number in enumerate(numbers):
-        text = text.replace(f'"\\u0000{place}\\u0000"', number)
-    return text.encode()
+    return text(fields).encode()
+
+
+def _plain_json(value: str | float | None) -> str:
+    """A text, a number, a truth value or null as JSON."""
+    return json.dumps(value, ensure_ascii=False)
 
 
 def own_fields(columns: Columns, spelling: TimeSpelling, row: Mapping[str, Any]) -> dict[str, Any]:

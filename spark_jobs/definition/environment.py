@@ -24,6 +24,11 @@ _PLACES = (
 _NAMED_BY_USERS = frozenset({"keys", "values", "columns", "tolerance"})
 """Fields whose own fields have names of the user's choice."""
 _OF_AIRFLOW = "AIRFLOW"
+ALLOWED = (
+    "KAFKA", "REGISTRY", "LAKE", "DATA", "REWINDOW_KAFKA", "REWINDOW_SAMPLE", "REWINDOW_STREAMING",
+)  # fmt: skip
+"""Names that definitions may name without a list, and beginnings of such names before `_`: `KAFKA`, `KAFKA_JAAS`."""
+_DEFAULT = tuple(pattern for name in ALLOWED for pattern in (name, f"{name}_*"))
 _SECRET = re.compile(r"passw|pwd|secret|token|credential|jaas|(api|access|private|fernet)_?key", re.IGNORECASE)
 
 
@@ -40,22 +45,21 @@ def is_place(path: tuple[str | int, ...]) -> bool:
 def refuse_variable(name: str, environment: Mapping[str, str], *, is_shown: bool = True) -> None:
     """Raise Refusal for a variable that no definition may name.
 
-    Airflow's own never; where the setting `REWINDOW_VARIABLES` lists names, all others. Without that list, values that
-    people are shown (`is_shown`) do not come from Rewindow's own settings, nor from variables named like secrets.
+    Settings of Rewindow and Airflow's variables never. Others count where `REWINDOW_VARIABLES` lists them; without that
+    list, where they are named like `ALLOWED`, and in values that people are shown (`is_shown`) not like secrets.
     """
     from spark_jobs.settings import Variable  # takes long to import, and few definitions name a variable
 
     if name.upper().startswith(_OF_AIRFLOW):
         raise Refusal(f"environment variable {shown(name)} is Airflow's own", "name another variable")
-    listed = [pattern.strip() for pattern in environment.get(Variable.VARIABLES, "").split(",") if pattern.strip()]
-    if listed and not any(fnmatchcase(name, pattern) for pattern in listed):
-        what = f"environment variable {shown(name)} is not among those that definitions may name"
-        raise Refusal(what, f"add it to `{Variable.VARIABLES}`, or name another one")
-    if listed or not is_shown:
-        return
-    if name in list(Variable):
+    if name.upper() in list(Variable):
         raise Refusal(f"environment variable {shown(name)} is a setting of Rewindow's own", "name another variable")
-    if _SECRET.search(name):
+    listed = [pattern.strip() for pattern in environment.get(Variable.VARIABLES, "").split(",") if pattern.strip()]
+    if not any(fnmatchcase(name, pattern) for pattern in listed or _DEFAULT):
+        what = f"environment variable {shown(name)} is not among those that definitions may name"
+        more = "" if listed else f", which begins with {', '.join(ALLOWED[:-1])} or {ALLOWED[-1]}"
+        raise Refusal(what, f"add it to `{Variable.VARIABLES}`, or name another one{more}")
+    if is_shown and not listed and _SECRET.search(name):
         what = f"environment variable {shown(name)} is named like a secret, and people are shown what this field holds"
         raise Refusal(what, f"name another variable, or list it in `{Variable.VARIABLES}`")
 

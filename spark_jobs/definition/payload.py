@@ -14,6 +14,28 @@ from spark_jobs.definition.environment import refuse_variable
 from spark_jobs.definition.fields import LATEST, Expression, Instant, Refusal, Section, Text, as_written, shown
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_HOST = re.compile(r"[\w.:%-]+")
+
+
+def refuse_address(url: str) -> None:
+    """Raise Refusal for what is no web address without credentials."""
+    hint = "write one like `https://registry.example:8081`"
+    try:
+        parts = urlsplit(url)
+        has_place = bool(_HOST.fullmatch(parts.hostname or "")) and (parts.port or 1) > 0
+    except ValueError:
+        raise Refusal("is not a web address", hint) from None
+    if "@" in parts.netloc:
+        # It holds a password: it is not shown.
+        raise Refusal("holds credentials", "write them into an environment variable, and its name under `auth`")
+    if parts.scheme not in ("http", "https") or not has_place or parts.query or parts.fragment:
+        raise Refusal(f"{shown(url)} is not a web address", hint)
+
+
+def sends_in_clear(url: str) -> bool:
+    """Whether what is sent to a web address can be read on its way: by plain HTTP to another machine."""
+    parts = urlsplit(url)
+    return parts.scheme == "http" and parts.hostname not in ("localhost", "127.0.0.1", "::1")
 
 
 class RegistryAccess(Section):
@@ -66,21 +88,18 @@ class Registry(Section):
 
     @field_validator("url")
     @classmethod
-    def _is_an_address(cls, url: str) -> str:
-        hint = "write one like `https://registry.example:8081`"
-        if "${" in url:  # as written, in what the ledger keeps of a definition
-            return url
-        try:
-            parts = urlsplit(url)
-            has_place = bool(parts.hostname) and (parts.port or 1) > 0
-        except ValueError:
-            raise Refusal("is not a web address", hint) from None
-        if "@" in parts.netloc:
-            # It holds a password: it is not shown.
-            raise Refusal("holds credentials", "write them into an environment variable, and its name under `auth`")
-        if parts.scheme not in ("http", "https") or not has_place:
-            raise Refusal(f"{shown(url)} is not a web address", hint)
+    def _is_an_address(cls, url: str, info: ValidationInfo) -> str:
+        if "${" in url and not (info.context or {}).get("from_yaml"):
+            return url  # as written, in what the ledger keeps of a definition
+        refuse_address(url)
         return url.rstrip("/")
+
+    @field_validator("auth")
+    @classmethod
+    def _credentials_are_encrypted(cls, auth: RegistryAccess | None, info: ValidationInfo) -> RegistryAccess | None:
+        if auth is not None and sends_in_clear(info.data.get("url", "")):
+            raise Refusal("would send credentials in clear", "write an address that begins with `https://`")
+        return auth
 
 
 _ENCODED = ("json", "json_schema", "csv", "avro")

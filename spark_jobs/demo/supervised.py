@@ -31,7 +31,7 @@ class Supervised:
     def __init__(self, command: Sequence[str], *, environ: Mapping[str, str], log: IO[bytes], folder: Path) -> None:
         self._mark = secrets.token_hex(8)
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "spark_jobs.demo.supervised", *command],
+            [sys.executable, "-P", "-m", "spark_jobs.demo.supervised", *command],
             stdin=subprocess.PIPE,
             stdout=log,
             stderr=log,

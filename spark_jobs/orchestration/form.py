@@ -6,6 +6,7 @@ The server checks types and choices, but accepts any text as a date and time: `r
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from datetime import timedelta
 from typing import Any
 
 from airflow.sdk import Param
@@ -14,6 +15,7 @@ from spark_jobs.definition import Pipeline
 from spark_jobs.definition.fields import nearest
 from spark_jobs.definition.policy import Policy
 from spark_jobs.errors import DefinitionError, RunStateError
+from spark_jobs.formatting import visible
 from spark_jobs.operations.periods import KEEP_RUNS, retention, retention_or_forever
 from spark_jobs.orchestration.describe import POLICIES, as_of_text, history_range
 from spark_jobs.runs.documents import DryRun, Requested
@@ -22,6 +24,7 @@ from spark_jobs.runs.last_run import LastRun
 from spark_jobs.runs.looks import Subject
 from spark_jobs.runs.requesting import requested_of
 from spark_jobs.runs.status import RunStatus
+from spark_jobs.settings import Variable, settings
 
 BY_DEFINITION = "as the definition says"
 PUBLISH, DISCARD, REPEAT, REVERT = "publish", "discard", "repeat", "revert"
@@ -310,12 +313,18 @@ def read_maintain_form(params: Mapping[str, Any], file: str, *, archives: bool) 
     options = ["--maintain", file]
     for name in ("keep_snapshots", "keep_revisions", "keep_runs"):
         text, title = str(params.get(name) or "").strip(), fields[name].schema["title"]
-        if name == "keep_snapshots":
-            retention(text, title)
-        else:
-            retention_or_forever(text, title)
+        kept = retention(text, title) if name == "keep_snapshots" else retention_or_forever(text, title)
+        _refuse_short(kept, title)
         options += [f"--{name.replace('_', '-')}", text] if text else []
     return options
+
+
+def _refuse_short(kept: timedelta | None, title: str) -> None:
+    """Raises DefinitionError for less than the setting `REWINDOW_KEEP_AT_LEAST`; None is for ever."""
+    least = settings().keep_at_least
+    if kept is not None and kept < retention(least, Variable.KEEP_AT_LEAST):
+        hint = f"{Variable.KEEP_AT_LEAST} says so; `rewindow maintain` has no such limit."
+        raise DefinitionError(f"{title}: it is below {least}", "the form", hint)
 
 
 def refuse_unknown(params: Mapping[str, Any], known: Collection[str]) -> None:
@@ -351,8 +360,8 @@ def require_reason(params: Mapping[str, Any]) -> str:
 
 
 def read_reason(params: Mapping[str, Any]) -> str:
-    """The reason, cut at `MAX_REASON` characters."""
-    return str(params.get("reason") or "").strip()[:MAX_REASON]
+    """The reason without control characters, cut at `MAX_REASON` characters."""
+    return visible(str(params.get("reason") or "")).strip()[:MAX_REASON]
 
 
 def _chunks(value: Any) -> int:

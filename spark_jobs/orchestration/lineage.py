@@ -39,6 +39,8 @@ FACET = "rewindow"
 _METASTORE = "spark.hadoop.hive.metastore.uris"
 _HIVE_PORT = 9083
 _KAFKA_PORT = 9092
+_CONTAINER_BEFORE_AT = ("abfs", "wasb")
+"""Beginnings of schemes whose addresses have a container before an @."""
 _GLOB = re.compile(r"[*?\[{]")
 _TABLE = "TABLE"
 
@@ -107,7 +109,7 @@ def history_of(pipeline: Pipeline) -> list[Dataset]:
         return _each_once(dataset for one in pipeline.inputs for dataset in history_of(one))
     history = pipeline.history
     if isinstance(history, FilesHistory):
-        return _files(history.path)
+        return files_of(history.path)
     if isinstance(history, HiveHistory):
         return [_hive(history.table, history.metastore)]
     if isinstance(history, TableHistory):
@@ -173,7 +175,7 @@ def _place(place: FilesEmitted | TableEmitted | TopicEmitted | FilesDestination)
         return [_table(place.table)]
     if isinstance(place, TopicEmitted):
         return [_topic(place)]
-    return _files((place.path,) if isinstance(place.path, str) else place.path)
+    return files_of((place.path,) if isinstance(place.path, str) else place.path)
 
 
 def _table(name: str) -> Dataset:
@@ -203,7 +205,7 @@ def _hive(table: str, metastore: str | None) -> Dataset:
     return Dataset(hive.get_namespace(), hive.get_name())
 
 
-def _files(paths: Iterable[str]) -> list[Dataset]:
+def files_of(paths: Iterable[str]) -> list[Dataset]:
     """The folders or files: of a glob, the folder above it."""
     return _each_once(_of_path(path) for path in paths)
 
@@ -219,6 +221,8 @@ def _of_path(path: str) -> Dataset:
     if not separator or scheme == "file":
         return Dataset("file", (rest if separator else plain.removeprefix("file:")).rstrip("/") or "/")
     authority, _, name = rest.partition("/")
+    if not scheme.lower().startswith(_CONTAINER_BEFORE_AT):  # else a user stands there, and often a password
+        authority = authority.rpartition("@")[2]
     scheme = {"s3a": "s3", "s3n": "s3"}.get(scheme, scheme)
     return Dataset(f"{scheme}://{authority}", name.rstrip("/") or "/")
 

@@ -75,6 +75,22 @@ def person_of(run: Any) -> str:
     return str(getattr(run, "triggering_user_name", None) or _NOBODY.get(kind, kind))
 
 
+def deciding_person(context: Context) -> str:
+    """The user who has sent the form of `decide__`.
+
+    Raises DefinitionError where no user has, as when another DAG triggers it, and where the task is repeated: whoever
+    cleared it is not the one whose name the DAG run has.
+    """
+    run, task = dag_run_of(context), cast(Any, context.get("ti"))
+    person = str(getattr(run, "triggering_user_name", None) or "")
+    if not person:
+        raise DefinitionError("no user has decided this", run.run_id, f"A person sends the form of {run.dag_id}.")
+    if task is not None and task.try_number > 1:
+        what = f"a decision is not repeated: {person} has made it once"
+        raise DefinitionError(what, run.run_id, f"Send the form of {run.dag_id} once more.")
+    return person
+
+
 _NOBODY = {"scheduled": "the schedule", "backfill": "a backfill of Airflow", "asset_triggered": "an asset"}
 """Who has started a run that no user has started, by its type."""
 
@@ -340,7 +356,7 @@ class Publish(SparkStage):
     def _submit(self, folder: RunFolder, context: Context, stage: Stage, *more: str) -> None:
         approval = Approval.read(folder)
         if approval is not None and approval.decision is Answer.REJECTED:
-            super()._submit(folder, context, Stage.DISCARD, "--why", approval.why)
+            super()._submit(folder, context, Stage.DISCARD, f"--why={approval.why}")
             raise AirflowFailException(f"{approval.why}; nothing was published, what was staged is dropped")
         super()._submit(folder, context, stage, *more)
 
@@ -416,6 +432,7 @@ class Decide(SparkStage):
                 f"{self.pipeline} has no run {folder.run_id}", "the form", "Copy its id from its report."
             )
         require_reason(params)
+        deciding_person(context)
         refuse_late_decision(folder.run_id, status_of(folder), params["action"])
 
     def _follows_the_end(self, context: Context) -> bool:
@@ -427,8 +444,7 @@ class Decide(SparkStage):
     def _submit(self, folder: RunFolder, context: Context, stage: Stage, *more: str) -> None:
         params = params_of(context)
         chosen = Stage(params["action"])
-        person = str(getattr(dag_run_of(context), "triggering_user_name", None) or "unknown")
-        super()._submit(folder, context, chosen, "--why", read_reason(params), "--person", person)
+        super()._submit(folder, context, chosen, f"--why={read_reason(params)}", f"--person={deciding_person(context)}")
 
     def _result(self, folder: RunFolder, context: Context) -> str:
         from spark_jobs.report.build import build_report

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from spark_jobs.project.flink_doubts import doubts
 from spark_jobs.project.flink_parser import FlinkParser, SqlNode
 from spark_jobs.project.flink_script import Located, NoCounterpartError, Remark, SourceTable
-from spark_jobs.project.writing import scalar
+from spark_jobs.project.yaml_text import scalar
 
 if TYPE_CHECKING:
     from spark_jobs.project.flink_source import EventTime, Lines

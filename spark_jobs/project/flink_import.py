@@ -32,7 +32,7 @@ from spark_jobs.project.flink_source import (
     event_time,
     of_sink,
 )
-from spark_jobs.project.writing import scalar
+from spark_jobs.project.yaml_text import scalar
 
 _NO_EFFECT = (
     *("execution.", "state.", "restart-strategy", "pipeline.name", "pipeline.max", "table.exec.mini-batch"),

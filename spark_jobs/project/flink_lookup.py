@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from spark_jobs.project.flink_deduplication import processing_times
 from spark_jobs.project.flink_parser import FlinkParser, SqlNode, column_sql, is_same_sql
 from spark_jobs.project.flink_script import Column, NoCounterpartError, Remark, Script, SourceTable
-from spark_jobs.project.writing import scalar
+from spark_jobs.project.yaml_text import scalar
 
 if TYPE_CHECKING:
     from spark_jobs.project.flink_relation import Relation

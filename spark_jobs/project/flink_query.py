@@ -12,7 +12,7 @@ from spark_jobs.project.flink_parser import NOTHING, FlinkParser, SqlNode
 from spark_jobs.project.flink_relation import Relation, argument
 from spark_jobs.project.flink_script import Located, NoCounterpartError, Query, Script
 from spark_jobs.project.flink_source import EventTime, Lines
-from spark_jobs.project.writing import scalar
+from spark_jobs.project.yaml_text import scalar
 
 EMIT = "table.exec.emit."
 """Begins the settings of early and late firing, which the older group windows obey."""

@@ -25,6 +25,9 @@ from spark_jobs.eventtime.microbatch.checkpoint import (
     is_checkpoint_file,
     read_checkpoint,
 )
+from spark_jobs.formatting import one_line
+from spark_jobs.project.sample import quoted as as_column
+from spark_jobs.project.yaml_text import quoted, scalar
 
 _STRUCT = b'{"type":"struct"'
 _DELAY = "spark.watermarkDelayMs"
@@ -95,7 +98,7 @@ def _topics(checkpoint: Checkpoint) -> list[_Source]:
     last = checkpoint.offsets[max(checkpoint.offsets)]
     remark, value = "history.servers: the brokers; no checkpoint has them", f'{{format: json, schema: "{CHECK}"}}'
     return [
-        _Source(source, topic, f"{{kind: kafka, servers: {CHECK}, topic: {json.dumps(topic)}}}", value, remark)
+        _Source(source, topic, f"{{kind: kafka, servers: {CHECK}, topic: {quoted(topic)}}}", value, remark)
         for source, offset in last.offsets.items()
         if isinstance(offset, KafkaOffsets)
         for topic in offset.ends
@@ -109,7 +112,7 @@ def _folders(checkpoint: Checkpoint) -> list[_Source]:
         folder = os.path.commonpath([file.hadoop_path.removeprefix("file:").rpartition("/")[0] for file in files])
         kind = files[0].path.rpartition(".")[2]
         chosen = kind if kind in ("parquet", "orc", "avro", "json", "csv") else CHECK
-        history = f"{{kind: files, path: {json.dumps(folder)}, format: {chosen}}}"
+        history = f"{{kind: files, path: {quoted(folder)}, format: {chosen}}}"
         remark = "history: the path and the format, as the query has them; the checkpoint has the files"
         found.append(_Source(source, folder.rpartition("/")[2], history, f'{{schema: "{CHECK}"}}', remark))
     return found
@@ -140,7 +143,7 @@ def _deduplicate(operator: str, schemas: list[Mapping[str, Any]]) -> str:
     fields = schemas[0].get("fields", ()) if schemas else ()
     by = [field["name"] for field in fields if _DELAY not in field.get("metadata", {})]
     timed = ", event_time: true" if operator == "dedupe" and len(by) < len(fields) else ""
-    return f"deduplicate: {{by: [{', '.join(map(json.dumps, by)) or CHECK}], kind: {_DEDUPLICATION[operator]}{timed}}}"
+    return f"deduplicate: {{by: [{', '.join(map(quoted, by)) or CHECK}], kind: {_DEDUPLICATION[operator]}{timed}}}"
 
 
 def _drafted(
@@ -180,23 +183,25 @@ def _drafted(
     window_text = "{type: session, gap: CHECK}" if window == "session" else "{type: tumbling, size: CHECK}"
     gap = "window: the gap; for one in days or months the `time_zone`, too"
     remarks.append(gap if window == "session" else "window: its size, and `sliding` with a slide")
-    known = ", ".join(f"{key}: {key}" for key in keys)
+    known = ", ".join(f"{scalar(key)}: {scalar(as_column(key))}" for key in keys)
+    in_state = ", ".join(f"{key} {kind}" for key, kind in keys.items())
+    place = one_line(str(folder))
     lines = [
-        f"# Drafted from the checkpoint {folder}. Fill in what says {CHECK}; `rewindow check` finds what is left.",
+        f"# Drafted from the checkpoint {place}. Fill in what says {CHECK}; `rewindow check` finds what is left.",
         f"name: {name}",
         f"history: {sources[0].history}",
         f"value: {sources[0].value}",
-        f"keys: {{{known}}}" + (f"  # in the state: {', '.join(f'{k} {v}' for k, v in keys.items())}" if keys else ""),
+        f"keys: {{{known}}}" + (f"  # in the state: {one_line(in_state)}" if keys else ""),
         f"event_time: {{expression: {CHECK}, unit: timestamp}}",
         "engine: spark",
         "watermark:",
         f"  delay: {CHECK if delay is None else format_duration(int(delay))}",
-        f"  checkpoint: {json.dumps(str(folder))}",
-        *([f"  source: {json.dumps(sources[0].id)}"] if len(sources) > 1 else []),
+        f"  checkpoint: {quoted(str(folder))}",
+        *([f"  source: {quoted(sources[0].id)}"] if len(sources) > 1 else []),
         *deduplicate,
         f"window: {window_text}",
         f"output_mode: {CHECK}  # append, update or complete",
-        "aggregates:" + (f"  # the state has {', '.join(values)}" if values else ""),
+        "aggregates:" + (f"  # the state has {one_line(', '.join(values))}" if values else ""),
         f"  n: {CHECK}",
     ]
     return Draft(name, "\n".join(lines) + "\n", tuple(remarks))

@@ -7,7 +7,6 @@ import re
 import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,9 @@ from jinja2 import Environment, StrictUndefined
 from spark_jobs.definition import json_schema
 from spark_jobs.errors import DefinitionError
 from spark_jobs.eventtime.durations import format_duration
+from spark_jobs.formatting import one_line, visible
 from spark_jobs.project.answers import Answers, SourceKind, within
+from spark_jobs.project.yaml_text import quoted, scalar
 from spark_jobs.settings import Settings
 
 SHARED_SUITES = ("input.json", "windows.json", "reconciliation.json", "live.json")
@@ -25,9 +26,9 @@ SHARED_SUITES = ("input.json", "windows.json", "reconciliation.json", "live.json
 DAG_FILES = ("rewindow_pipelines.py", "rewindow_refused.py")
 """The files that make DAGs of the definitions."""
 
+_LINE_BREAK = re.compile(r"[\n\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
+_SERVERS = re.compile(r"[\w.:,\[\]-]+")
 _PACKAGE = files("spark_jobs.project")
-_PLAIN = re.compile(r"[A-Za-z_/][\w ./()*+-]*|\d+ [a-z]+( \d+ [a-z]+)*|0")
-_NOT_TEXT = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +87,10 @@ def definition_text(answers: Answers, project: Path) -> str:
     """The definition as YAML with comments."""
     sample, address = answers.sample, answers.address
     fidelity = answers.fidelity
-    environment = Environment(undefined=StrictUndefined, autoescape=False, keep_trailing_newline=True)
-    comment = partial(textwrap.fill, width=118, initial_indent="# ", subsequent_indent="# ", break_on_hyphens=False)
-    environment.filters |= {"scalar": scalar, "mapping": _mapping, "comment": comment}
+    environment = Environment(
+        undefined=StrictUndefined, autoescape=False, keep_trailing_newline=True, finalize=_on_one_line
+    )
+    environment.filters |= {"scalar": scalar, "mapping": _mapping, "comment": _comment, "servers": _servers}
     template = environment.from_string((_PACKAGE / "templates" / "pipeline.yaml.j2").read_text(encoding="utf-8"))
     path = within(sample.path, project) if address.kind is SourceKind.FILES else ""
     return template.render(
@@ -104,6 +106,32 @@ def definition_text(answers: Answers, project: Path) -> str:
         fidelity_advice=fidelity.advice,
         disorder_line=disorder_line(answers),
     )
+
+
+class _Comment(str):
+    """Lines of comments."""
+
+    __slots__ = ()
+
+
+def _comment(text: str, indent: int = 0) -> _Comment:
+    """The text as lines of comments, whatever line breaks it has."""
+    begin = " " * indent + "# "
+    filled = textwrap.fill(
+        one_line(text), width=118 + indent, initial_indent=begin, subsequent_indent=begin, break_on_hyphens=False
+    )
+    return _Comment(filled)
+
+
+def _on_one_line(value: Any) -> Any:
+    """What the template puts out: no text of a record, a table or an answer begins a line of its own."""
+    return _LINE_BREAK.sub(" ", visible(value)) if isinstance(value, str) and not isinstance(value, _Comment) else value
+
+
+def _servers(text: str) -> str:
+    """Brokers, which a variable can replace."""
+    written = f"${{REWINDOW_KAFKA:-{text}}}"
+    return written if _SERVERS.fullmatch(text) else scalar(text)
 
 
 def disorder_line(answers: Answers) -> str:
@@ -154,16 +182,11 @@ def environment_text() -> str:
     return "\n".join(lines)
 
 
-def scalar(value: Any) -> str:
-    """A text as YAML reads it back: in quotes where it must be."""
-    text = str(value)
-    if _PLAIN.fullmatch(text) and text.lower() not in _NOT_TEXT and not text.endswith(" "):
-        return text
-    return json.dumps(text, ensure_ascii=False)
-
-
 def _mapping(values: Mapping[str, Any]) -> str:
-    pairs = (f"{name}: {json.dumps(value)}" for name, value in values.items())
+    pairs = (
+        f"{scalar(name)}: {quoted(value) if isinstance(value, str) else json.dumps(value)}"
+        for name, value in values.items()
+    )
     return "{" + ", ".join(pairs) + "}"
 
 

@@ -6,8 +6,11 @@ results, in its Data Docs, and where the actions of its checkpoints send them (S
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import html
+import re
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +28,9 @@ if TYPE_CHECKING:
     from great_expectations.data_context.types.resource_identifiers import ValidationResultIdentifier
 
     Results = dict[ValidationResultIdentifier, ExpectationSuiteValidationResult]
+
+_BEGIN_OF_MARKUP = re.compile(r"<(?=[A-Za-z/!?])")
+_LOOKS_LIKE_IT = "\N{FULLWIDTH LESS-THAN SIGN}"
 
 
 def build_data_docs(
@@ -122,6 +128,7 @@ def _results(
     for (suite, data), found in groupby(sorted(gate["results"], key=place), key=place):
         results = [_result(part) for one in found for part in _parts(one)]
         met = sum(bool(one.success) for one in results)
+        suite, data = _without_markup(suite), _without_markup(data)
         name = suite if suite == data else f"{suite}_{data}"
         yield (
             ValidationResultIdentifier(ExpectationSuiteIdentifier(name), run, data),
@@ -174,7 +181,7 @@ def _result(one: Mapping[str, Any]) -> ExpectationValidationResult:
 
     columns = one.get("columns") or ({"column": one["column"]} if one["column"] else {})
     checked, unexpected = one["checked"], one["unexpected_count"]
-    error = one["error"]
+    error = html.escape(one["error"] or "", quote=False)
     about_rows = {
         "element_count": checked,
         "unexpected_count": unexpected,
@@ -186,15 +193,35 @@ def _result(one: Mapping[str, Any]) -> ExpectationValidationResult:
         success=bool(one["success"]),
         expectation_config=ExpectationConfiguration(
             type=one["expectation"],
-            kwargs={**columns, **one["threshold"]},
-            description=one["description"] or None,
+            kwargs=_in_texts(_without_markup, {**columns, **one["threshold"]}),
+            description=html.escape(one["description"] or "", quote=False) or None,
             severity=FailureSeverity(one["severity"]),
             meta={"name": one["name"]} if one["name"] else None,
         ),
-        result={"observed_value": one["observed"]} | (about_rows if unexpected is not None else {}),
+        result={"observed_value": _in_texts(partial(html.escape, quote=False), one["observed"])}
+        | (about_rows if unexpected is not None else {}),
         exception_info={
-            "raised_exception": error is not None,
-            "exception_message": error or "",
-            "exception_traceback": error or "",
+            "raised_exception": one["error"] is not None,
+            "exception_message": error,
+            "exception_traceback": error,
         },
     )
+
+
+def _without_markup(text: str) -> str:
+    """The text of a kwarg or a name, which no browser takes for markup: `<` before a letter has its full width.
+
+    GX escapes such a text in some places of a page and not in others, so an escaped one would be escaped twice.
+    """
+    return _BEGIN_OF_MARKUP.sub(_LOOKS_LIKE_IT, text)
+
+
+def _in_texts(change: Callable[[str], str], value: Any) -> Any:
+    """The value with each text in it changed, names of fields too."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, Mapping):
+        return {change(str(name)): _in_texts(change, part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_in_texts(change, part) for part in value]
+    return value

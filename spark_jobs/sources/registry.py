@@ -19,7 +19,8 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import quote
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
-from spark_jobs.definition.payload import Registry, RegistryAccess
+from spark_jobs.definition.fields import Refusal
+from spark_jobs.definition.payload import Registry, RegistryAccess, refuse_address, sends_in_clear
 from spark_jobs.errors import EnvironmentSetupError, SourceError
 
 _SECONDS = 8.0
@@ -27,8 +28,9 @@ _SECONDS = 8.0
 _LATER_SECONDS = 60.0
 """How long it may take for everything, once it has answered."""
 _MOST_BYTES = 16 << 20
-_MOST_VERSIONS, _MOST_REFERENCES = 10_000, 200
+_MOST_VERSIONS = 10_000
 _AT_ONCE = 8
+_MOST_REFERENCES = 100
 _ACCEPT = "application/vnd.schemaregistry.v1+json, application/json"
 _NO_SUBJECT, _NO_VERSION = 40401, 40402
 
@@ -55,12 +57,24 @@ def versions_of(registry: Registry, environ: Mapping[str, str] = os.environ) -> 
         SourceError: The registry does not answer within 10 s, refuses the access, or has no such subject.
         EnvironmentSetupError: The variable of a credential is not set.
     """
+    _check_address(registry)
     client = _Client(registry, _authorization(registry.auth, environ))
     subject = quote(registry.subject, safe="")
     there = client.numbers(f"/subjects/{subject}/versions", _SECONDS)
     everything = {*there, *client.numbers(f"/subjects/{subject}/versions?deleted=true", _LATER_SECONDS)}
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         return list(pool.map(lambda number: client.version(number, number not in there), sorted(everything)))
+
+
+def _check_address(registry: Registry) -> None:
+    """Raise SourceError for an address that the definition's own check has not seen, since a variable held it."""
+    try:
+        refuse_address(registry.url)
+    except Refusal as refusal:
+        raise SourceError("the registry's address " + refusal.what, "value.registry.url", refusal.hint) from None
+    if registry.auth is not None and sends_in_clear(registry.url):
+        hint = "Write an address that begins with https:// under value.registry.url."
+        raise SourceError("the registry would get its credentials in clear", "value.registry.url", hint)
 
 
 def _authorization(auth: RegistryAccess | None, environ: Mapping[str, str]) -> dict[str, str]:
@@ -94,7 +108,7 @@ class _Client:
     def numbers(self, path: str, seconds: float) -> list[int]:
         """The numbers of versions."""
         found = self.get(path, seconds)
-        if not isinstance(found, list) or not all(_is_id(number) for number in found):
+        if not isinstance(found, list) or not all(_is_number(number) for number in found):
             raise self.no_registry()
         if len(found) > _MOST_VERSIONS:
             raise self._error(
@@ -106,35 +120,28 @@ class _Client:
     def version(self, number: int, is_deleted: bool) -> Version:
         """One version of the subject, with what it refers to."""
         answer = self._get_version(self.registry.subject, number)
-        try:
-            found = self._referenced(answer.get("references") or [], set())
-            kind, written = answer.get("schemaType") or "AVRO", (answer["version"], answer["id"])
-            if not all(map(_is_id, written)) or not isinstance(kind, str):
-                raise self.no_registry()
-            return Version(*written, kind, _text_of(answer), found, is_deleted)
-        except (AttributeError, KeyError, TypeError):
-            raise self.no_registry() from None
+        found = self._referenced(answer, set())
+        return Version(number, answer["id"], answer.get("schemaType") or "AVRO", answer["schema"], found, is_deleted)
 
     def _get_version(self, subject: str, number: int) -> Any:
-        return self.get(f"/subjects/{quote(subject, safe='')}/versions/{number}?deleted=true", _LATER_SECONDS)
+        answer = self.get(f"/subjects/{quote(subject, safe='')}/versions/{number}?deleted=true", _LATER_SECONDS)
+        if not _is_version(answer):
+            raise self.no_registry()
+        return answer
 
-    def _referenced(self, references: list[dict[str, Any]], seen: set[tuple[str, int]]) -> tuple[str, ...]:
-        """The schemas of references, each behind those that it needs itself."""
+    def _referenced(self, answer: dict[str, Any], seen: set[tuple[str, int]]) -> tuple[str, ...]:
+        """The schemas that a version refers to, each behind those that it needs itself."""
         found: list[str] = []
-        for one in references:
+        for one in answer.get("references") or []:
             at = one["subject"], one["version"]
-            if not isinstance(at[0], str) or not _is_id(at[1]):
-                raise self.no_registry()
-            if len(seen) == _MOST_REFERENCES:
-                raise self._error(
-                    f"subject `{self.registry.subject}` refers to more than {_MOST_REFERENCES} schemas",
-                    "Correct the references of the schema in the registry.",
-                )
             if at in seen:
                 continue
             seen.add(at)
-            answer = self._get_version(*at)
-            found += [*self._referenced(answer.get("references") or [], seen), _text_of(answer)]
+            if len(seen) > _MOST_REFERENCES:
+                what = f"a schema of `{self.registry.subject}` refers to more than {_MOST_REFERENCES} others"
+                raise self._error(what, "Correct the references in the registry.")
+            below = self._get_version(*at)
+            found += [*self._referenced(below, seen), below["schema"]]
         return tuple(found)
 
     def get(self, path: str, seconds: float) -> Any:
@@ -184,17 +191,22 @@ class _Client:
         return SourceError(what, self.registry.url, hint)
 
 
-def _is_id(value: object) -> bool:
-    """Whether a value is a number of a version or an id of a schema: four bytes in a record's framing."""
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**32
+def _is_number(value: object) -> bool:
+    """Whether the value can be a version's number, or the id of a schema, which has four bytes in a record."""
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 31
 
 
-def _text_of(answer: Mapping[str, Any]) -> str:
-    """A version's schema. Raises TypeError where it is no text."""
-    text = answer["schema"]
-    if not isinstance(text, str):
-        raise TypeError("the schema is no text")
-    return text
+def _is_version(answer: object) -> bool:
+    """Whether a registry's answer is a version with a schema."""
+    if not isinstance(answer, dict) or not isinstance(answer.get("schema"), str):
+        return False
+    if not all(_is_number(answer.get(name)) for name in ("id", "version")):
+        return False
+    references = answer.get("references") or []
+    return isinstance(answer.get("schemaType") or "", str) and isinstance(references, list) and all(
+        isinstance(one, dict) and isinstance(one.get("subject"), str) and _is_number(one.get("version"))
+        for one in references
+    )  # fmt: skip
 
 
 def _read(answer: IO[bytes], until: float) -> bytes:
@@ -215,5 +227,5 @@ def _message(error: HTTPError, until: float) -> tuple[int | None, str]:
     try:
         answer = json.loads(_read(error, until))
         return answer.get("error_code"), str(answer.get("message") or error.reason)[:200]
-    except (OSError, HTTPException, ValueError, RecursionError, AttributeError):
+    except (OSError, HTTPException, ValueError, AttributeError, RecursionError):
         return None, str(error.reason)[:200]

@@ -10,6 +10,7 @@ from functools import lru_cache
 
 from pyspark.sql import DataFrame, SparkSession
 
+from spark_jobs.spark.closed import CALL_JAVA
 from spark_jobs.spark.gateway import JavaObject, analyzed_plan, is_instance_of, jvm, session_state
 
 _OF_THE_RECORD = frozenset(
@@ -111,6 +112,8 @@ def foreign_in_text(spark: SparkSession, text: str) -> Foreign | None:
             return Foreign("`*` stands for Rewindow's own columns too", "name the columns")
         if name == "UnresolvedFunction":
             function = node.nameParts().last().lower()
+            if function in CALL_JAVA:
+                return Foreign(f"{function}() calls Java")
             if function in _NOT_REPEATABLE:
                 return Foreign(f"{function}() {ANOTHER_VALUE}")
             if function in _MULTIPLIES:

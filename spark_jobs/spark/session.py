@@ -23,8 +23,9 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from spark_jobs.errors import EnvironmentSetupError, SourceError
-from spark_jobs.settings import settings
+from spark_jobs.settings import is_of_another, settings
 from spark_jobs.spark.catalog import REDACTED, catalog_conf, configured_catalog, prepare_catalog
+from spark_jobs.spark.closed import CLOSED, close
 from spark_jobs.spark.gateway import (
     cache_java_names,
     connect_to_jvm,
@@ -44,6 +45,13 @@ _METASTORE_KEY = "spark.hadoop.hive.metastore.uris"
 _PYTHON_FILES = "spark.submit.pyFiles"
 _LISTING_TASKS = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 _REDACTION_KEY = "spark.redaction.regex"
+_CLOSED_TO_OTHERS = {
+    # Other users of this machine can reach its ports: Spark draws a secret, which it keeps in its memory.
+    "spark.authenticate": "true",
+    # Python workers import no modules from the current folder, which may be somebody else's.
+    "spark.executorEnv.PYTHONSAFEPATH": "1",
+}
+"""Settings of a local Spark."""
 _SPARKS_REDACTION = "(?i)secret|password|token|access[.]?key"
 """Spark's default; a setting of our own takes its place, so it is repeated there."""
 
@@ -51,11 +59,17 @@ _SPARKS_REDACTION = "(?i)secret|password|token|access[.]?key"
 def rewindow_home(home: Path | None = None) -> Path:
     """The absolute folder of Rewindow's own data: `home`, else `$REWINDOW_HOME`, else `./.rewindow`.
 
-    The folder is created if it is missing. Raises EnvironmentSetupError when it cannot be created or written.
+    The folder is created if it is missing, closed to other users: it holds windows, records and documents. Raises
+    EnvironmentSetupError when it cannot be created or written, and for another user's that no variable names.
     """
-    folder = settings().home if home is None else home.expanduser().absolute()
+    found = settings()
+    folder = found.home if home is None else home.expanduser().absolute()
+    is_found = home is None and "home" not in found.model_fields_set
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        if is_found and os.path.lexists(folder) and is_of_another(folder):
+            hint = "Set REWINDOW_HOME, to this folder if you trust its owner."
+            raise EnvironmentSetupError("the home folder belongs to another user", str(folder), hint)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
@@ -106,6 +120,7 @@ def spark_session(
     else:
         session = SparkSession.builder.getOrCreate()
         _refuse_other_start(session, thrift, master, extra)
+    close(session)
     return _with_conf(session, catalog_settings, extra)
 
 
@@ -158,6 +173,7 @@ def _start(
         # Spark would record the Python line of each column: our code, not the user's, and most of the calls to the JVM.
         "spark.sql.dataFrameQueryContext.enabled": "false",
         "spark.python.sql.dataFrameDebugging.enabled": "false",
+        **CLOSED,
         "spark.sql.extensions": _EXTENSION,
         "spark.sql.warehouse.dir": str(home / "spark-warehouse"),
         "spark.ui.showConsoleProgress": "false",
@@ -205,6 +221,8 @@ def _start(
         # for every module.
         files = context_conf.get(_PYTHON_FILES, "").split(",")
         conf[_PYTHON_FILES] = ",".join(file for file in files if not file.endswith(".jar"))
+        if _local_cores(context_conf.get("spark.master", "")) is not None:
+            conf = _CLOSED_TO_OTHERS | conf
     context_conf.setAll(list(conf.items()))
     try:
         context = SparkContext(conf=context_conf, gateway=gateway)
@@ -251,6 +269,7 @@ def _placement(master: str) -> dict[str, str]:
         "spark.master": master,
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
+        **_CLOSED_TO_OTHERS,
         **_by_cores(cores),
     }
 
@@ -307,6 +326,7 @@ def _with_conf(session: SparkSession, catalog: Mapping[str, str], extra: Mapping
         return session
     if present:
         session = session.newSession()
+        close(session)
         for key in (key for key in session.conf.getAll if key.startswith(prefix + ".") and key not in catalog):
             session.conf.unset(key)  # of the catalog that Spark was started with
     running = context_conf(session)

@@ -132,6 +132,8 @@ def runtime_folder() -> Path | None:
     base = os.environ.get("XDG_RUNTIME_DIR")
     folder = Path(base) / "rewindow" if base else cache_folder() / "spark"
     try:
+        if not base:
+            cache_folder().mkdir(mode=0o700, parents=True, exist_ok=True)  # by default, parents are open to others
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         found = folder.lstat()
     except OSError:
@@ -201,7 +203,7 @@ def _ask(connection: socket.socket, request: Mapping[str, str]) -> dict[str, str
 
 def _start_keeper(folder: Path, start: Start) -> bool:
     """Start a keeper, and wait until it listens or has ended."""
-    command = [sys.executable, "-m", "spark_jobs.spark.keeper", str(folder)]
+    command = [sys.executable, "-P", "-m", "spark_jobs.spark.keeper", str(folder)]
     keeper = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
     )

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from dataclasses import replace
 from datetime import datetime
 
 import pytest
 from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
+from spark_jobs.cli.options import PlainConsole
 from spark_jobs.cli.output import Stopwatch, columns_to_query
 from spark_jobs.cli.revisions import history_records, print_history
 from spark_jobs.cli.rows import print_csv, print_json, print_rows
@@ -96,3 +100,44 @@ def test_the_seconds_of_a_command_are_those_of_all_stages_and_the_total() -> Non
     timings = stopwatch.around({"windows": 2.5, "publish": 0.5})
     assert list(timings) == ["start", "plan", "windows", "publish", "report", "total"]
     assert timings["windows"] == 2.5 and timings["total"] >= timings["start"] + timings["report"]
+
+
+ESCAPES = [
+    "\x1b]52;c;aGk=\x07",
+    "\x1b[2J",
+    "\x9b31m",
+    "\r",
+    "\x08\x08",
+    "\u202egnp",
+    "\x1b]8;;http://x\x1b\\\\",
+    "\x7f",
+    "\x0c",
+]
+
+
+@pytest.mark.parametrize("escape", ESCAPES)
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_a_terminal_obeys_nothing_that_data_hold(escape: str, is_terminal: bool) -> None:
+    """Whatever the console is given: a table, a block, a message with markup."""
+    file = io.StringIO()
+    console = PlainConsole(width=80, file=file, force_terminal=is_terminal, highlight=False, soft_wrap=True)
+    hostile = f"a{escape}b"
+    print_rows(Rows((hostile, "n"), ((hostile, 1), ("c", 2)), False), console)
+    print_rows(Rows((hostile, "n"), ((hostile * 40, 1), (f"c\n{hostile}", 2)), False), console)
+    console.print(hostile, Text(hostile), f"[bold]{hostile}[/bold]", style="red")
+    table = Table(title=hostile)
+    table.add_column(hostile)
+    table.add_row(hostile)
+    console.print(table)
+    own = re.sub("\x1b\\[[0-9;]*m", "", file.getvalue()) if is_terminal else file.getvalue()
+    assert not {letter for letter in escape if not letter.isprintable()} & set(own)
+
+
+def test_csv_is_visible_on_a_terminal_and_as_it_is_in_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = Rows(("a\x1bb",), (("c\x1bd",),), False)
+    for is_terminal, letter in ((True, "\ufffd"), (False, "\x1b")):
+        out = io.StringIO()
+        monkeypatch.setattr(out, "isatty", lambda is_terminal=is_terminal: is_terminal)
+        monkeypatch.setattr("sys.stdout", out)
+        print_csv(rows)
+        assert out.getvalue() == f"a{letter}b\nc{letter}d\n"

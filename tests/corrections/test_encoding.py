@@ -132,3 +132,13 @@ def test_an_expression_is_no_column_to_write_to(spark) -> None:
     ledger = CorrectionTable(spark, "t", ("k",))
     with pytest.raises(DefinitionError, match="is an expression"):
         columns_of(CorrectionScope(spark, job, job.live, job.corrections, Tables.of(job), ("n",), ledger))
+
+
+@pytest.mark.parametrize(
+    "text", ["\x000\x00", "\\u00000\\u0000", '"\\u00000\\u0000"', '\\"', "1.50", "\u2028</script>"]
+)
+def test_no_text_becomes_a_number_or_another_field(text: str) -> None:
+    """A key that a producer writes names the window that a correction is for."""
+    fields = {"key": text, text: {text: [text, Decimal("2.50")]}, "amount": Decimal("1.50"), "none": None, "yes": True}
+    written = json.loads(json_text(fields, TimeSpelling.ISO), parse_float=Decimal)
+    assert written == fields and str(written["amount"]) == "1.50"

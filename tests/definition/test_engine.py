@@ -64,9 +64,9 @@ def test_the_engine_and_what_decides_are_part_of_the_definition(tmp_path: Path) 
 
 
 def test_a_variable_may_say_where_the_checkpoint_is_and_changes_no_hash(tmp_path: Path, monkeypatch) -> None:
-    text = SPARK.replace("checkpoint: /c", "checkpoint: '${QUERIES:-/srv}/c'") + TUMBLING
+    text = SPARK.replace("checkpoint: /c", "checkpoint: '${LAKE_QUERIES:-/srv}/c'") + TUMBLING
     first = loaded(tmp_path, text)
-    monkeypatch.setenv("QUERIES", "/elsewhere")
+    monkeypatch.setenv("LAKE_QUERIES", "/elsewhere")
     second = loaded(tmp_path, text)
     assert [one.watermark.model_dump()["checkpoint"] for one in (first, second)] == ["/srv/c", "/elsewhere/c"]
     assert first.definition_hash == second.definition_hash

@@ -28,14 +28,14 @@ from spark_jobs.errors import DefinitionError
     ],
 )
 def test_a_variable_is_replaced_as_in_a_shell(text: str, environment: dict[str, str], result: str) -> None:
-    assert substitute(text, environment) == result
+    assert substitute(text, {**environment, "REWINDOW_VARIABLES": "*"}) == result
 
 
 @pytest.mark.parametrize(
     ("path", "message"),
     [
-        ("${DATA}/x", "environment variable `DATA` is not set; set it, or write a default: `${DATA:-...}`"),
-        ("${REWINDOW_DAT}/x", "environment variable `REWINDOW_DAT` is not set (`REWINDOW_DATA` is set); set it, or write a default: `${REWINDOW_DAT:-...}`"),
+        ("${KAFKA}/x", "environment variable `KAFKA` is not set; set it, or write a default: `${KAFKA:-...}`"),
+        ("${LAKE_DAT}/x", "environment variable `LAKE_DAT` is not set (`LAKE_DATA` is set); set it, or write a default: `${LAKE_DAT:-...}`"),
         ("${A B}/x", "`${A B}` is not a variable; write `${NAME}`, `${NAME:-default}`, or `$${` for a plain `${`"),
         ("${A/x", "`${A/x` is not a variable; write `${NAME}`, `${NAME:-default}`, or `$${` for a plain `${`"),
     ],
@@ -43,35 +43,33 @@ def test_a_variable_is_replaced_as_in_a_shell(text: str, environment: dict[str, 
 def test_a_variable_that_cannot_be_replaced_is_refused_with_its_line(
     refusals, definition, path: str, message: str
 ) -> None:
-    assert refusals(definition(("data/*.parquet", path)), {"REWINDOW_DATA": "/d"}) == [
-        f"p.yaml:4: history.path: {message}"
-    ]
+    assert refusals(definition(("data/*.parquet", path)), {"LAKE_DATA": "/d"}) == [f"p.yaml:4: history.path: {message}"]
 
 
 PLACES = """
 name: placed
 history:
   kind: kafka
-  servers: "${HOST:-localhost}:9092"
-  topic: ${TOPIC}
-  options: {fetch.max.bytes: "${BYTES:-5}"}
-  secrets: {sasl.jaas.config: "${WHICH:-KAFKA_JAAS}"}
-  connection: ${CONNECTION:-kafka_prod}
-value: {format: avro, schema_file: "${SCHEMA:-schema.avsc}"}
+  servers: "${KAFKA_HOST:-localhost}:9092"
+  topic: ${KAFKA_TOPIC}
+  options: {fetch.max.bytes: "${KAFKA_BYTES:-5}"}
+  secrets: {sasl.jaas.config: "${KAFKA_WHICH:-KAFKA_JAAS}"}
+  connection: ${KAFKA_CONNECTION:-kafka_prod}
+value: {format: avro, schema_file: "${LAKE_SCHEMA:-schema.avsc}"}
 keys: {k: k}
 event_time: {expression: t, unit: ms}
 watermark: {generator: ascending, partitions: [0]}
 window: {type: tumbling, size: 1 h}
 aggregates: {n: count(*)}
-output: {namespace: "${STAGE:-dev}", table: "${STAGE:-dev}_table"}
-live: {source: {kind: files, path: "${LIVE:-out}/*.json", format: json, schema: "n BIGINT"}, values: {n: n}}
+output: {namespace: "${LAKE_STAGE:-dev}", table: "${LAKE_STAGE:-dev}_table"}
+live: {source: {kind: files, path: "${LAKE_LIVE:-out}/*.json", format: json, schema: "n BIGINT"}, values: {n: n}}
 """
 
 
 def test_variables_count_where_a_definition_says_where_things_are(tmp_path) -> None:
     (tmp_path / "p.yaml").write_text(PLACES)
     (tmp_path / "schema.avsc").write_text('{"type": "record", "name": "r", "fields": []}')
-    pipeline = load_pipeline(tmp_path / "p.yaml", {"TOPIC": "orders", "STAGE": "prod"})
+    pipeline = load_pipeline(tmp_path / "p.yaml", {"KAFKA_TOPIC": "orders", "LAKE_STAGE": "prod"})
     assert (pipeline.history.servers, pipeline.history.topic) == ("localhost:9092", "orders")
     assert pipeline.history.options == {"fetch.max.bytes": "5"}
     assert (pipeline.output.namespace, pipeline.output.table) == ("prod", "prod_table")
@@ -106,8 +104,12 @@ def test_variables_count_nowhere_else(field: str) -> None:
         ("AIRFLOW_CONN_DB", "AIRFLOW_CONN_DB", "is Airflow's own"),
         ("airflow__core__fernet_key", "*", "is Airflow's own"),
         ("REWINDOW_CATALOG_CONF", None, "a setting of Rewindow's own"),
-        ("DB_PASSWORD", None, "named like a secret"),
-        ("AWS_SECRET_ACCESS_KEY", "", "named like a secret"),
+        ("REWINDOW_CATALOG_CONF", "*", "a setting of Rewindow's own"),
+        ("rewindow_catalog_conf", "REWINDOW_CATALOG_CONF,*", "a setting of Rewindow's own"),
+        ("KAFKA_PASSWORD", None, "named like a secret"),
+        ("AWS_SECRET_ACCESS_KEY", "", "not among those that definitions may name"),
+        ("DATABASE_URL", None, "not among those that definitions may name"),
+        ("HOME", None, "KAFKA, REGISTRY, LAKE, DATA, REWINDOW_KAFKA, REWINDOW_SAMPLE or REWINDOW_STREAMING"),
         ("HOME", "LAKE_*,KAFKA", "not among those that definitions may name"),
     ],
 )
@@ -123,16 +125,19 @@ def test_the_list_of_variables_names_those_that_count(load, definition) -> None:
         assert load(definition(("data/*.parquet", f"${{{name}}}/x")), environment).history.path[0].startswith("/")
 
 
-@pytest.mark.parametrize(("variable", "is_taken"), [("KAFKA_PASSWORD", True), ("AIRFLOW__CORE__FERNET_KEY", False)])
-def test_a_secret_is_not_taken_from_airflows_own_variables(tmp_path, variable, is_taken) -> None:
+NO_SECRETS_OF_A_DEFINITION = ("AIRFLOW__CORE__FERNET_KEY", "REWINDOW_CATALOG_CONF", "AWS_SECRET_ACCESS_KEY", "HOME")
+
+
+@pytest.mark.parametrize("variable", ["KAFKA_PASSWORD", *NO_SECRETS_OF_A_DEFINITION])
+def test_a_secret_is_taken_from_the_variables_of_a_definition_only(tmp_path, variable) -> None:
     """It would go to the brokers that the definition names."""
     (tmp_path / "schema.avsc").write_text('{"type": "record", "name": "r", "fields": []}')
-    (tmp_path / "p.yaml").write_text(PLACES.replace("${WHICH:-KAFKA_JAAS}", variable))
-    if is_taken:
-        load_pipeline(tmp_path / "p.yaml", {"TOPIC": "t"})
+    (tmp_path / "p.yaml").write_text(PLACES.replace("${KAFKA_WHICH:-KAFKA_JAAS}", variable))
+    if variable not in NO_SECRETS_OF_A_DEFINITION:
+        load_pipeline(tmp_path / "p.yaml", {"KAFKA_TOPIC": "t"})
         return
-    with pytest.raises(DefinitionError, match="is Airflow's own"):
-        load_pipeline(tmp_path / "p.yaml", {"TOPIC": "t"})
+    with pytest.raises(DefinitionError, match=r"history.secrets.sasl.jaas.config: environment variable `\w+` is"):
+        load_pipeline(tmp_path / "p.yaml", {"KAFKA_TOPIC": "t"})
 
 
 def test_a_schema_file_is_read_below_the_project_or_a_listed_folder_only(tmp_path) -> None:
@@ -144,15 +149,20 @@ def test_a_schema_file_is_read_below_the_project_or_a_listed_folder_only(tmp_pat
     (project / "loop.avsc").symlink_to(project / "loop.avsc")
     file = project / "p.yaml"
     for place in (str(other / "schema.avsc"), "../other/schema.avsc", "/etc/passwd", "link.avsc"):
-        file.write_text(PLACES.replace("${SCHEMA:-schema.avsc}", place))
+        file.write_text(PLACES.replace("${LAKE_SCHEMA:-schema.avsc}", place))
         with pytest.raises(DefinitionError, match="outside the project's folder"):
-            load_pipeline(file, {"TOPIC": "t"})
+            load_pipeline(file, {"KAFKA_TOPIC": "t"})
         if place != "/etc/passwd":
-            load_pipeline(file, {"TOPIC": "t", "REWINDOW_SCHEMA_FOLDERS": f"/nowhere:{other}"})
+            load_pipeline(file, {"KAFKA_TOPIC": "t", "REWINDOW_SCHEMA_FOLDERS": f"/nowhere:{other}"})
     for odd in ("loop.avsc", "a\0b", "x" * 5000):
-        file.write_text(PLACES.replace('"${SCHEMA:-schema.avsc}"', json.dumps(odd)))
+        file.write_text(PLACES.replace('"${LAKE_SCHEMA:-schema.avsc}"', json.dumps(odd)))
         with pytest.raises(DefinitionError):
-            load_pipeline(file, {"TOPIC": "t"})
+            load_pipeline(file, {"KAFKA_TOPIC": "t"})
+
+
+def test_a_history_may_be_any_file(load, definition) -> None:
+    """Whoever may edit a definition may have any file read that Spark's user can read: the trust model says so."""
+    assert load(definition(("data/*.parquet", "/etc/passwd"))).history.path == ("/etc/passwd",)
 
 
 def test_a_variable_cannot_change_the_structure(load, definition) -> None:
@@ -161,8 +171,8 @@ def test_a_variable_cannot_change_the_structure(load, definition) -> None:
 
 
 def test_a_quoted_variable_stays_text(load, definition) -> None:
-    text = definition(("path: data/*.parquet", 'path: data\n  options:\n    a: "${X}"\n    b: ${X}'))
-    assert load(text, {"X": "1"}).history.options == {"a": "1", "b": 1}
+    text = definition(("path: data/*.parquet", 'path: data\n  options:\n    a: "${DATA_X}"\n    b: ${DATA_X}'))
+    assert load(text, {"DATA_X": "1"}).history.options == {"a": "1", "b": 1}
 
 
 @pytest.mark.parametrize("field", ["history.path", "description"])
@@ -174,3 +184,50 @@ def test_a_long_reference_is_quoted_in_part(field: str, text: str) -> None:
         value = {step: value}
     (problem,) = read_tree(json.dumps(value), "p.yaml", {}).problems
     assert len(str(problem)) < 500
+
+
+REGISTRY = """
+name: p
+history: {kind: kafka, servers: localhost, topic: t}
+value: {format: avro, registry: {url: URL, subject: s, auth: {bearer: TOKEN}}}
+event_time: {expression: t, unit: ms}
+watermark: {generator: bounded_out_of_orderness, bound: 3 s}
+window: {type: tumbling, size: 1 h}
+aggregates: {n: count(*)}
+"""
+
+
+@pytest.mark.parametrize("variable", NO_SECRETS_OF_A_DEFINITION)
+def test_a_registry_gets_only_what_definitions_may_name(load, variable) -> None:
+    text = REGISTRY.replace("URL", "https://elsewhere")
+    assert load(text.replace("TOKEN", "REGISTRY_TOKEN")).value.registry.auth.bearer == "REGISTRY_TOKEN"
+    with pytest.raises(DefinitionError, match=rf"value.registry.auth.bearer: environment variable `{variable}` is"):
+        load(text.replace("TOKEN", variable))
+
+
+@pytest.mark.parametrize(("url", "is_taken"), [
+    ("http://registry.example:8081", False), ("HTTP://registry.example", False), ("http://127.0.0.1.example", False),
+    ("http://localhost@registry.example", False), ("https://registry.example", True), ("http://localhost:8081", True),
+    ("http://127.0.0.1:8081", True), ("http://[::1]:8081", True), ("${REGISTRY}", False),
+])  # fmt: skip
+def test_credentials_go_over_plain_http_to_this_machine_only(load, url, is_taken) -> None:
+    text = REGISTRY.replace("TOKEN", "REGISTRY_TOKEN").replace("URL", json.dumps(url))
+    environment = {"REGISTRY": "http://registry.example"}
+    if is_taken:
+        assert load(text, environment).value.registry.auth is not None
+        return
+    with pytest.raises(DefinitionError, match=r"value\.registry\.(auth|url): .*(in clear|holds credentials)"):
+        load(text, environment)
+    assert load(text.replace(", auth: {bearer: REGISTRY_TOKEN}", "").replace("localhost@", ""), environment)
+
+
+@pytest.mark.parametrize("url", [
+    "file:///etc/passwd", "data:,[1]", "ftp://h/x", "http://", "http://a b", "http://h/?a=b", "http://h#f",
+    "http:///x", "javascript:alert(1)", "//h",
+])  # fmt: skip
+@pytest.mark.parametrize("hidden", ["", "#$${", "?$${A}", "/$${"])
+def test_a_registrys_address_is_one_of_the_web(load, url, hidden) -> None:
+    """`$${` stands for `${`, which the address of a definition that was kept may hold."""
+    text = REGISTRY.replace(", auth: {bearer: TOKEN}", "").replace("URL", json.dumps(url + hidden))
+    with pytest.raises(DefinitionError, match=r"value\.registry\.url: .*is not a web address"):
+        load(text)

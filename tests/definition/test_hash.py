@@ -63,7 +63,7 @@ def test_the_hash_is_that_of_the_canonical_json(load, definition) -> None:
 
 
 def test_a_pipeline_survives_pickling_with_its_lines_and_hash(load, definition) -> None:
-    pipeline = load(definition(("data/*.parquet", "${D:-d}/x.parquet")))
+    pipeline = load(definition(("data/*.parquet", "${DATA_D:-d}/x.parquet")))
     copy = pickle.loads(pickle.dumps(pipeline))
     assert copy == pipeline
     assert copy.definition_hash == pipeline.definition_hash

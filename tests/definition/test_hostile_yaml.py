@@ -31,8 +31,8 @@ def test_a_number_of_five_thousand_digits_is_refused_at_its_line(refusals, defin
 
 
 def test_a_variable_that_holds_such_a_number_is_refused_too(refusals, definition) -> None:
-    text = definition(("path: data/*.parquet", "path: data/*.parquet\n  options:\n    n: ${N}"))
-    message, *_ = refusals(text, {"N": "7" * 5_000})
+    text = definition(("path: data/*.parquet", "path: data/*.parquet\n  options:\n    n: ${DATA_N}"))
+    message, *_ = refusals(text, {"DATA_N": "7" * 5_000})
     assert message.startswith("p.yaml:6: history.options.n: a number of 5000 characters")
 
 

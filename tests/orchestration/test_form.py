@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,7 +23,7 @@ from spark_jobs.orchestration.form import (
     refuse_late_decision,
     require_reason,
 )
-from spark_jobs.orchestration.operators import what_became, why_it_ended
+from spark_jobs.orchestration.operators import Decide, SparkTask, deciding_person, what_became, why_it_ended
 from spark_jobs.orchestration.run_ids import run_id_of
 from spark_jobs.orchestration.spark_log import QuietSparkSubmitHook, end_of, readable, without_ivy
 from spark_jobs.report.verdict import verdict_of
@@ -29,7 +31,7 @@ from spark_jobs.runs.documents import AnyOutcome, Outcome, Request, instant_of
 from spark_jobs.runs.form_words import in_form_words
 from spark_jobs.runs.last_run import last_run, remember
 from spark_jobs.runs.requesting import check_range
-from spark_jobs.runs.status import RunKind, RunStatus
+from spark_jobs.runs.status import RunKind, RunStatus, Stage
 from spark_jobs.runs.store import RunStore, checked_run_id
 from spark_jobs.web.summary import run_of
 from tests.report import documents
@@ -163,6 +165,9 @@ def test_the_form_of_maintenance_is_checked_before_spark_starts() -> None:
         ({"keep_runs": "7 moons"}, "Keep runs: "),
         ({"keep": "7 d"}, "no field `keep`"),
         ({"what": "drop"}, "What: "),
+        ({"keep_snapshots": "0"}, "Keep snapshots: it is below 1 d"),
+        ({"keep_revisions": "23 h"}, "Keep revisions: it is below 1 d"),
+        ({"keep_runs": "0 s"}, "Keep runs: it is below 1 d"),
     ):
         with pytest.raises(DefinitionError, match=words):
             read(given | wrong)
@@ -268,3 +273,43 @@ def test_only_corrections_of_a_published_run_are_repeated_or_reverted(action: st
     for status in (None, RunStatus.GATE_FAILED, RunStatus.AWAITING_APPROVAL, RunStatus.REJECTED, RunStatus.FAILED):
         with pytest.raises(RunStateError, match="it has delivered no corrections"):
             refuse_late_decision("r", status, action)
+
+
+def test_a_shop_says_how_long_the_form_of_maintenance_keeps_things_at_least(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REWINDOW_KEEP_AT_LEAST", "30 d")
+    form = {"keep_snapshots": "30 d", "keep_runs": "400 d", "keep_revisions": "forever"}
+    assert read_maintain_form(form, "p.yaml", archives=False)
+    for name in form:
+        with pytest.raises(DefinitionError, match=r"it is below 30 d .*REWINDOW_KEEP_AT_LEAST"):
+            read_maintain_form(form | {name: "29 d"}, "p.yaml", archives=False)
+
+
+class OfARun(SimpleNamespace):
+    """What a task knows of its DAG run."""
+
+    def __init__(self, person: str | None, number: int = 1) -> None:
+        super().__init__(triggering_user_name=person, run_id="r", dag_id="decide__p")
+        self.context: Any = {"dag_run": self, "ti": SimpleNamespace(try_number=number)}
+
+
+def test_only_a_user_decides_and_no_decision_is_repeated_under_a_name() -> None:
+    assert deciding_person(OfARun("ann").context) == "ann"
+    for nobody in (None, ""):
+        with pytest.raises(DefinitionError, match="no user has decided this"):
+            deciding_person(OfARun(nobody).context)
+    with pytest.raises(DefinitionError, match="a decision is not repeated: ann has made it once"):
+        deciding_person(OfARun("ann", 2).context)
+
+
+@pytest.mark.parametrize("reason", ["-x", "--run=other", "--", "a\0b", "\x1b[2J"])
+def test_whatever_a_reason_is_it_stays_a_reason(reason: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """It is an argument of the Spark application."""
+    given: list[str] = []
+    monkeypatch.setenv("REWINDOW_RUNS", str(tmp_path))
+    monkeypatch.setattr(SparkTask, "_run_application", lambda _, __, arguments: given.extend(arguments))
+    task = Decide(task_id="decide", stage=Stage.PUBLISH, pipeline="p", pipeline_file="p.yaml")
+    context = OfARun("ann").context | {"params": {"run": "r", "action": "publish", "reason": reason}}
+    task._submit(RunStore.configured().folder("r"), context, Stage.PUBLISH)
+    why = next(one for one in given if one.startswith("--why="))
+    assert why.removeprefix("--why=") == "".join("\ufffd" if ord(letter) < 32 else letter for letter in reason)
+    assert not set(given) & {"-x", "--run=other", "--why"} and "--person=ann" in given

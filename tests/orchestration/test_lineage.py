@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from spark_jobs.definition import load_pipeline
-from spark_jobs.orchestration.lineage import FACET, history_of, iceberg, lineage_of
+from spark_jobs.orchestration.lineage import FACET, files_of, history_of, iceberg, lineage_of
 from spark_jobs.runs.status import Stage
 from spark_jobs.runs.store import DEFINITION, RunStore
 from tests.report import documents
@@ -97,3 +97,15 @@ def test_each_stage_names_what_it_reads_and_what_it_has_written(tmp_path: Path, 
     documents.written(tmp_path, "night-1", outcome=documents.outcome("gate_failed", run_id="night-1"))
     assert names(Stage.PUBLISH) == (["events.parquet"], [])
     assert names(Stage.CORRECT) == ([windows], [])
+
+
+@pytest.mark.parametrize(("path", "namespace"), [
+    ("ftp://ann:s3cret@host/data/*.csv", "ftp://host"),
+    ("sftp://ann@host:22/data", "sftp://host:22"),
+    ("hdfs://ann:s3cret@name:8020/x", "hdfs://name:8020"),
+    ("https://ann:s3%40cret@host/x", "https://host"),
+    ("s3a://KEY:s3cret@bucket/x", "s3://bucket"),
+    ("abfss://lake@account.dfs.core.windows.net/x", "abfss://lake@account.dfs.core.windows.net"),
+])  # fmt: skip
+def test_no_user_and_no_password_of_an_address_is_told(path: str, namespace: str) -> None:
+    assert [dataset.namespace for dataset in files_of([path])] == [namespace]

@@ -21,7 +21,7 @@ from spark_jobs.project.proposal import event_times, key_fields, propose_positio
 from spark_jobs.project.reading import read_files
 from spark_jobs.project.sample import Sample, ddl_of
 from spark_jobs.project.times import time_reading
-from spark_jobs.project.writing import scalar
+from spark_jobs.project.yaml_text import scalar
 from spark_jobs.quality.suites import load_suites
 from spark_jobs.sources import check_expressions, fidelity
 

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from ruamel.yaml import YAML
 from typer.testing import CliRunner
 
 from spark_jobs.cli.app import app
@@ -121,3 +122,20 @@ def test_the_command_writes_the_draft_and_lists_what_is_left(tmp_path: Path, mon
     assert result.exit_code == 0, result.output
     assert "event_time: the column of `withWatermark`" in result.output
     assert (tmp_path / "dags" / "pipelines" / "orders_hourly.yaml").exists()
+
+
+ODD_NAMES = ["a\nlive: {source: {kind: files}}\nb", "a: b", "a # b", "a}, x: {y", "\u2028x: 1", "\x85x: 1", "${HOME}",
+             "a`b", "\U0001f600", "\x00", "'", '"', "*", "&a", "- a", "\u202egnp"]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ODD_NAMES)
+def test_no_name_in_a_checkpoint_adds_to_the_draft(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    keys = {"type": "struct", "fields": [{"name": name, "type": "string", "metadata": {}}, KEYS["fields"][-1]]}
+    monkeypatch.setitem(globals(), "KEYS", keys)
+    monkeypatch.setitem(VALUES["fields"][0], "name", name)
+    offset = json.dumps({name: {"0": 5}})
+    plain = YAML(typ="safe").load(draft_of(checkpoint(tmp_path / "plain"), "p").text)
+    draft = YAML(typ="safe").load(draft_of(checkpoint(tmp_path / "odd", offset=offset), "p").text)
+    assert draft.keys() == plain.keys()
+    escaped = name.replace("${", "$${")  # which a definition reads as `${`
+    assert list(draft["keys"]) == [escaped] and draft["history"]["topic"] == escaped

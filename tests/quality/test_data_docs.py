@@ -18,6 +18,7 @@ from spark_jobs.errors import DefinitionError
 from spark_jobs.quality.data_docs import build_data_docs
 from spark_jobs.quality.gx import quiet
 from spark_jobs.runs.store import RunStore
+from tests.browser import launched_or_skipped
 from tests.report.documents import request
 
 AT = datetime(2026, 11, 26, 3, 0, tzinfo=UTC)
@@ -130,6 +131,100 @@ def test_what_is_no_project_is_refused(tmp_path: Path) -> None:
     (tmp_path / "gx/great_expectations.yml").write_text("stores: 3")
     with pytest.raises(DefinitionError, match="not a GX project"):
         build_data_docs(GATE, "orders-1", AT, tmp_path)
+
+
+EVIL = """x"'><img src=x onerror=boom('%s')><svg/onload=boom('%s')></script><script>boom('%s')</script><!-- ${a} $b"""
+EVIL += "\u202egnp.exe\x00\x1b]52;c;aGk=\x07\n- a: b"
+
+
+def evil(place: str) -> str:
+    """A text that says where it is when a browser takes it for markup."""
+    return EVIL % (place, place, place)
+
+
+def kwarg(name: str) -> Any:
+    """A value for a kwarg of GX by its name: hostile, where it can be a text."""
+    plain = {
+        "mostly": 0.9, "min_value": 1, "max_value": 3, "value": 3, "sum_total": 3, "threshold": 3, "column_index": 2,
+        "double_sided": True, "condition_parser": "spark", "strftime_format": "%Y<img src=x onerror=boom('strftime')>",
+        "unexpected_rows_query": "{batch}" + evil(name), "json_schema": {evil(name): evil(name)}, "multiplier": 2,
+        "quantile_ranges": {"quantiles": [0.1], "value_ranges": [[1, 2]]}, "method": "std",
+        "partition_object": {"values": ["a"], "weights": [1.0]}, "value_pairs_set": [(evil(name), evil(name))],
+    }  # fmt: skip
+    several = ("value_set", "column_set", "type_list", "regex_list", "like_pattern_list", "column_list")
+    return plain.get(name, [evil(name), evil(name + "2")] if name in several else evil(name))
+
+
+OPTIONAL = ("row_condition", "condition_parser", "mostly", "min_value", "max_value")
+
+
+def hostile_results() -> list[dict[str, Any]]:
+    """Each type of expectation that GX knows: met, unmet and failed, with hostile texts in each place of `gate.json`.
+
+    Each is in a suite of its own, since GX leaves out a page that it cannot write.
+    """
+    with quiet():
+        import great_expectations.expectations.core
+        from great_expectations.expectations.registry import (
+            get_expectation_impl,
+            list_registered_expectation_implementations,
+        )
+
+        del great_expectations
+        kinds = {kind: get_expectation_impl(kind) for kind in list_registered_expectation_implementations()}
+    found = []
+    for kind in sorted(kinds):
+        fields: Any = kinds[kind].__fields__  # pyright: ignore[reportAttributeAccessIssue]
+        names = [name for name, field in fields.items() if field.required or name in OPTIONAL]
+        used = {name: kwarg(name) for name in names}
+        rows = {"checked": 10, "unexpected_count": 2, "unexpected_percent": 20.0, "samples": [{evil("k"): evil("v")}]}
+        for number, (observed, error, more) in enumerate((
+            (evil("observed"), None, rows), ([evil("observed list")], evil("error"), {}),
+            ({evil("observed name"): {"deep": [evil("observed deep")]}}, None, {}),
+        )):  # fmt: skip
+            said = evil("description") if number else ""
+            found.append(checked(
+                kind, kind, kind, name=evil("name"), description=said, success=not number,
+                observed=observed, error=error, threshold=used, columns={}, column=None, **more,
+            ))  # fmt: skip
+    return found
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    yield from launched_or_skipped()
+
+
+def test_no_text_of_a_record_or_a_suite_is_markup_in_the_pages(tmp_path: Path, browser: Any) -> None:
+    results = hostile_results()
+    build_data_docs({"results": results}, "orders-1", AT, tmp_path)
+    site = tmp_path / "gx/uncommitted/data_docs/local_site"
+    ran: list[str] = []
+    page = browser.new_page()
+    page.expose_function("boom", lambda place: ran.append(place))
+    page.route("**", lambda route: route.continue_() if route.request.url.startswith("file:") else route.abort())
+    seen = set()
+    for file in (site / "index.html", *(site / "validations").rglob("*.html")):
+        page.goto(file.as_uri(), wait_until="load")
+        seen.add(file.stem)
+        assert page.locator("[onerror], [onload], [onmouseover], img[src=x]").count() == 0, file
+    page.close()
+    assert ran == []
+    assert {one["expectation"] for one in results} <= seen
+
+
+def test_a_page_shows_texts_as_they_are(tmp_path: Path, browser: Any) -> None:
+    one = checked("windows", "windows", "expect_column_distinct_values_to_be_in_set", success=False,
+                  observed=["<b>a</b>", "x < y & z"], description="a <i>b", error=None,
+                  threshold={"value_set": ["<u>c"]})  # fmt: skip
+    build_data_docs({"results": [one]}, "orders-1", AT, tmp_path)
+    page = browser.new_page()
+    [file] = (tmp_path / "gx/uncommitted/data_docs/local_site/validations").rglob("*.html")
+    page.goto(file.as_uri())
+    text = page.locator("body").inner_text()
+    page.close()
+    assert "['<b>a</b>', 'x < y & z']" in text
+    assert "a <i>b" in text
 
 
 def test_the_command_names_the_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

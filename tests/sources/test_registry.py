@@ -39,7 +39,7 @@ def asked(**fields: Any) -> Registry:
 
 def refusal(**fields: Any) -> str:
     with pytest.raises(RewindowError) as refused:
-        versions_of(asked(**fields), {"USER_INFO": fields.pop("secret", "reader:wrong-s3cret")})
+        versions_of(asked(**fields), {"REGISTRY_USER_INFO": fields.pop("secret", "reader:wrong-s3cret")})
     return str(refused.value)
 
 
@@ -53,16 +53,20 @@ T = {"name": "t", "type": "long"}
 def test_a_registry_that_is_not_there_or_not_asked_rightly_is_told_in_a_sentence() -> None:
     with SchemaRegistry(with_access=True) as service:
         service.register("s-value", record(T))
-        basic = {"basic": "USER_INFO"}
+        basic = {"basic": "REGISTRY_USER_INFO"}
         assert "schema registry asks for credentials (401)" in refusal(url=service.url)
         wrong = refusal(url=service.url, auth=basic)
-        assert "refuses the credentials (401)" in wrong and "variable USER_INFO" in wrong and "s3cret" not in wrong
-        with pytest.raises(EnvironmentSetupError, match="variable USER_INFO is not set"):
+        assert (
+            "refuses the credentials (401)" in wrong
+            and "variable REGISTRY_USER_INFO" in wrong
+            and "s3cret" not in wrong
+        )
+        with pytest.raises(EnvironmentSetupError, match="variable REGISTRY_USER_INFO is not set"):
             versions_of(asked(url=service.url, auth=basic), {})
-        found = versions_of(asked(url=service.url, auth=basic), {"USER_INFO": USER_INFO})
+        found = versions_of(asked(url=service.url, auth=basic), {"REGISTRY_USER_INFO": USER_INFO})
         assert [(one.number, one.id, one.kind) for one in found] == [(1, 1, "AVRO")]
         with pytest.raises(SourceError, match="has no subject `other`") as missing:
-            versions_of(asked(url=service.url, auth=basic, subject="other"), {"USER_INFO": USER_INFO})
+            versions_of(asked(url=service.url, auth=basic, subject="other"), {"REGISTRY_USER_INFO": USER_INFO})
         assert "<topic>-value" in str(missing.value)
     assert "does not answer" in refusal(url=service.url) and "value.registry.url" in refusal(url=service.url)
     assert "does not answer" in refusal(url="http://no-such-host.invalid:8081")
@@ -130,7 +134,7 @@ def test_credentials_do_not_follow_a_redirect_and_other_services_are_no_registry
         threading.Thread(target=server.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{server.server_port}"
         assert "no schema registry" in refusal(url=url)
-        assert "answers 302" in refusal(url=f"{url}/redirect", auth={"basic": "USER_INFO"})
+        assert "answers 302" in refusal(url=f"{url}/redirect", auth={"basic": "REGISTRY_USER_INFO"})
         server.shutdown()
     assert seen == [None, f"Basic {base64.b64encode(b'reader:wrong-s3cret').decode()}"]
 
@@ -144,6 +148,55 @@ def test_subjects_with_slashes_deleted_versions_and_references_are_found(registr
     found = versions_of(asked(url=registry.url, subject="a/b c-value"), {})
     assert [(version.id, version.is_deleted) for version in found] == [(one, True), (two, False)]
     assert len(found[1].references) == 1 and '"Shop"' in found[1].references[0] and shop not in (one, two)
+
+
+ODD = ["file:///etc/passwd", "data:,[1]", "ftp://ann:pw@host/x"]
+
+
+@pytest.mark.parametrize("url", [*ODD, "http://elsewhere.example"])
+def test_the_client_asks_web_addresses_only_and_sends_nothing_in_clear(url: str) -> None:
+    """A kept definition holds `${NAME}` in its address: what the variable holds has passed no other check."""
+    registry = asked(auth={"basic": "REGISTRY_USER_INFO"}).model_copy(update={"url": url})
+    with pytest.raises(SourceError, match=r"not a web address|holds credentials|in clear") as refused:
+        versions_of(registry, {"REGISTRY_USER_INFO": USER_INFO})
+    assert "s3cret" not in str(refused.value) and "pw@" not in str(refused.value)
+
+
+VERSION = {"subject": "s-value", "version": 1, "id": 7, "schema": '"string"'}
+
+
+@pytest.mark.parametrize("answer", [
+    *({"id": value} for value in (None, -1, True, 1.5, "7", [], 1 << 31, 1 << 70)),
+    *({"schema": value} for value in (None, 3, {}, [])),
+    *({"schemaType": value} for value in (3, ["AVRO"])),
+    *({"references": value} for value in (3, "s", {"a": 1}, [3], [{}], [{"subject": 1, "version": 1}])),
+    {"references": [{"subject": "s", "version": "1/../../x"}]},
+    "deep", "endless",
+])  # fmt: skip
+def test_what_a_registry_answers_is_checked(answer: Any) -> None:
+    """Endless: each version refers to the next one."""
+
+    class Odd(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            said = [1] if "versions?" in self.path or self.path.endswith("versions") else {**VERSION}
+            if isinstance(said, dict) and answer == "endless":
+                number = int(self.path.partition("?")[0].rpartition("/")[2])
+                said |= {"version": number, "references": [{"subject": "s", "version": number + 1}]}
+            elif isinstance(said, dict) and answer != "deep":
+                said |= answer
+            text = "[" * 200_000 if isinstance(said, dict) and answer == "deep" else json.dumps(said)
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(text.encode())
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Odd) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        with pytest.raises(SourceError, match=r"no schema registry|refers to more than 100 others"):
+            versions_of(asked(url=f"http://127.0.0.1:{server.server_port}"), {})
+        server.shutdown()
 
 
 def of_topic(kafka: KafkaBroker, topic: str, value: dict[str, Any], **sections: Any) -> Pipeline:

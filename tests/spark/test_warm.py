@@ -58,6 +58,30 @@ def has_ended(pid: str, seconds: float = 60) -> bool:
     return not Path("/proc", pid).exists()
 
 
+PLANTED = "open({ran!r}, 'a').write(__name__ + ' in ' + __file__); raise ImportError('planted')"
+WORK = """
+    import sys
+    sys.path[:] = [place for place in sys.path if place]
+    from spark_jobs.spark.session import spark_session
+    spark = spark_session("command", master="local[1]", warm=True)
+    from pyspark.sql.functions import udf
+    print(spark.range(3).select(udf(lambda n: n + 1, "long")("id").alias("n")).agg({"n": "sum"}).collect()[0][0])
+"""
+
+
+def test_nothing_of_the_current_folder_runs_in_the_jvm_and_its_workers(folder: Path, tmp_path: Path) -> None:
+    """It may be a folder of somebody else's, such as /tmp."""
+    ran = tmp_path / "ran"
+    place = tmp_path / "current"
+    for module in ("socket", "struct", "pickle", "shutil", "pandas", "spark_jobs/__init__", "pyspark/__init__"):
+        file = place / f"{module}.py"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(PLANTED.format(ran=str(ran)))
+    done = run_python(WORK, cwd=place)
+    assert not ran.exists(), ran.read_text()
+    assert done.stdout.strip() == "6", done.stderr
+
+
 @pytest.mark.long
 def test_commands_share_a_jvm_one_after_another_and_nothing_else(folder: Path, monkeypatch) -> None:
     first, saw = command()
