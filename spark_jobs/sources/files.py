@@ -15,8 +15,10 @@ from pyspark.sql.types import StructType
 
 from spark_jobs.definition.history import FilesHistory
 from spark_jobs.definition.instants import format_instant
+from spark_jobs.definition.payload import Reader
 from spark_jobs.errors import SourceError
 from spark_jobs.pins import PinnedFile
+from spark_jobs.sources.avro_resolution import other_logical_type, other_named_unit
 from spark_jobs.sources.lines import OptionValue, option, read_lines
 from spark_jobs.sources.parquet import (
     FileColumns,
@@ -136,6 +138,7 @@ def read_files(
     *,
     infer_from: int | None = None,
     columns: FileColumns | None = None,
+    reader: Reader = Reader.FLINK,
 ) -> DataFrame:
     """Open exactly these files, lazily.
 
@@ -146,6 +149,7 @@ def read_files(
             that come from folders count.
         infer_from: Infer them from so many files only.
         columns: Those of Parquet files, where the caller has them already.
+        reader: Whose rules decode JSON and CSV lines.
 
     Raises:
         SourceError: A file cannot be read, or the headers of CSV files differ.
@@ -153,14 +157,15 @@ def read_files(
     paths = [_GLOB_CHARACTER.sub(r"\\\g<0>", file.path) for file in files]
     with reading(plain_path(paths[0]) if len(paths) == 1 else f"{len(paths)} files"):
         if history.format == "parquet":
-            reader = _exactly(spark.read.options(**history.options), history, spark)
-            return read_parquet(reader, paths, columns or parquet_columns(spark, history, files), schema)
+            files_reader = _exactly(spark.read.options(**history.options), history, spark)
+            return read_parquet(files_reader, paths, columns or parquet_columns(spark, history, files), schema)
         if not history.has_lines:
-            reader = _exactly(spark.read.options(**history.options), history, spark)
+            files_reader = _exactly(spark.read.options(**history.options), history, spark)
             folders = _relation(spark, history).partitionSchema().fieldNames()
-            return read_containers(reader, paths, history.format, list(folders), schema)
-        reader = _exactly(_reader(spark, history, _LINE_OPTIONS), history, spark)
-        return read_lines(spark, history, reader, paths, [file.size for file in files], schema, infer_from)
+            return read_containers(files_reader, paths, history.format, list(folders), schema)
+        files_reader = _exactly(_reader(spark, history, _LINE_OPTIONS), history, spark)
+        sizes = [file.size for file in files]
+        return read_lines(spark, history, files_reader, paths, sizes, schema, infer_from, reader)
 
 
 def parquet_columns(spark: SparkSession, history: FilesHistory, files: Sequence[PinnedFile]) -> FileColumns:
@@ -172,16 +177,50 @@ def parquet_columns(spark: SparkSession, history: FilesHistory, files: Sequence[
 def check_same_schema(spark: SparkSession, history: FilesHistory, files: Sequence[PinnedFile]) -> None:
     """Check that files with a schema of their own have the same columns, see `check_same_columns`.
 
-    Avro files may differ where an option names the schema that all are read by.
+    Avro files may differ where an option names the schema that all are read by, but not in the units of numbers.
     """
     paths = [file.path for file in files]
     if history.format == "parquet":
         check_same_columns(paths, parquet_footers(spark), may_miss=_merges(history))
     elif history.format == "orc":
         check_same_columns(paths, Containers(spark, "orc").columns, may_miss=_merges(history))
-    elif history.format == "avro" and not (option(history, "avroschema") or option(history, "avroschemaurl")):
-        hint = "Or name the schema that all are read by: `options: {avroSchemaUrl: /path/x.avsc}`."
-        check_same_columns(paths, Containers(spark, "avro").columns, hint=hint)
+    elif history.format == "avro":
+        containers, reader = Containers(spark, "avro"), _avro_reader(spark, history)
+        if reader is None:
+            hint = "Or name the schema that all are read by: `options: {avroSchemaUrl: /path/x.avsc}`."
+            check_same_columns(paths, containers.columns, hint=hint)
+        _check_same_units(paths, containers, reader)
+
+
+def _avro_reader(spark: SparkSession, history: FilesHistory) -> str | None:
+    """The schema that all Avro files are read by; None: each is read by its own."""
+    if text := option(history, "avroschema"):
+        return str(text)
+    where = str(option(history, "avroschemaurl"))
+    if not where:
+        return None
+    path = hadoop_path(spark, where)
+    try:
+        stream = path.getFileSystem(hadoop_conf(spark)).open(path)
+        try:
+            return str(jvm(spark).org.apache.avro.Schema.Parser().parse(stream).toString())
+        finally:
+            stream.close()
+    except JAVA_ERRORS as error:
+        what = f"the schema of `avroSchemaUrl` cannot be read: {short(java_reason(error))}"
+        raise SourceError(what, plain_path(where), "Correct history.options.") from error
+
+
+def _check_same_units(paths: Sequence[str], containers: Containers, reader: str | None) -> None:
+    """Raise SourceError where a file's numbers would be taken for another time or decimal than its writer meant."""
+    texts = {containers.avro_schema(path): path for path in reversed(paths)}
+    first = next(reversed(texts))
+    for text, path in reversed(texts.items()):
+        wrong = other_named_unit(first, text) if reader is None else other_logical_type(reader, text)
+        if wrong is not None:
+            by = "of the first file" if reader is None else "of history.options"
+            hint = f"Give these files a pipeline of their own, or write them again with the schema {by}."
+            raise SourceError(f"the file's numbers have another unit: {wrong}", plain_path(path), hint)
 
 
 def _merges(history: FilesHistory) -> bool:
@@ -269,32 +308,45 @@ class Containers:
         self._spark = spark
         self._format = file_format
         self._known: dict[str, FileColumns] = {}
+        self._schemas: dict[str, str] = {}
 
     def columns(self, path: str) -> FileColumns:
         """Those of one file. Raises SourceError where it is no such file."""
         try:
             text = self._avro(path) if self._format == "avro" else self._orc(path)
         except JAVA_ERRORS as error:
-            raise SourceError(
-                f"truncated, or not {'an Avro container' if self._format == 'avro' else 'an ORC'} file: "
-                f"{short(java_reason(error))}",
-                plain_path(path),
-                "Write it again, or leave it out.",
-            ) from error
+            raise self._broken(path, error) from error
         if text not in self._known:
             self._known[text] = FileColumns(tuple(StructType.fromJson(json.loads(text)).fields), {}, {})
         return self._known[text]
 
+    def avro_schema(self, path: str) -> str:
+        """The schema with which an Avro file was written, as JSON. Raises SourceError where it is no such file."""
+        if path not in self._schemas:
+            try:
+                self._schemas[path] = str(self._avro_schema(path).toString())
+            except JAVA_ERRORS as error:
+                raise self._broken(path, error) from error
+        return self._schemas[path]
+
+    def _broken(self, path: str, error: Exception) -> SourceError:
+        kind = "an Avro container" if self._format == "avro" else "an ORC"
+        what = f"truncated, or not {kind} file: {short(java_reason(error))}"
+        return SourceError(what, plain_path(path), "Write it again, or leave it out.")
+
     def _avro(self, path: str) -> str:
-        packages = jvm(self._spark)
-        avro = packages.org.apache.avro
+        schema = self._avro_schema(path)
+        self._schemas[path] = str(schema.toString())
+        return str(jvm(self._spark).org.apache.spark.sql.avro.SchemaConverters.toSqlType(schema).dataType().json())
+
+    def _avro_schema(self, path: str) -> JavaObject:
+        avro = jvm(self._spark).org.apache.avro
         data = avro.mapred.FsInput(hadoop_path(self._spark, path), hadoop_conf(self._spark))
         reader = avro.file.DataFileReader.openReader(data, avro.generic.GenericDatumReader())
         try:
-            schema = reader.getSchema()
+            return reader.getSchema()
         finally:
             reader.close()
-        return str(packages.org.apache.spark.sql.avro.SchemaConverters.toSqlType(schema).dataType().json())
 
     def _orc(self, path: str) -> str:
         packages = jvm(self._spark)

@@ -213,7 +213,9 @@ class FilesSource(Source):
         columns = parquet_columns(self.spark, self.history, files) if self.history.format == "parquet" else None
         if columns is not None:
             _refuse_unreadable(self.spark, self.pipeline, files[0], columns.unreadable)
-        frame = read_files(self.spark, self.history, files, self._schema(), columns=columns)
+        frame = read_files(
+            self.spark, self.history, files, self._schema(), columns=columns, reader=self.pipeline.reader
+        )
         return frame if numbers is None else with_file_positions(frame, numbers)
 
     def empty(self, schemas: PinnedSchemas | None) -> OpenHistory:
@@ -221,7 +223,9 @@ class FilesSource(Source):
         schema = self._schema()
         try:
             files = self._found()[:1]
-            found = read_files(self.spark, self.history, files, schema, infer_from=1).schema
+            found = read_files(
+                self.spark, self.history, files, schema, infer_from=1, reader=self.pipeline.reader
+            ).schema
         except SourceError:
             if schema is None or not self.history.has_lines:
                 raise

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from pyarrow import orc
+from pyspark.sql import SparkSession
 
+from spark_jobs.definition.history import FilesHistory
 from spark_jobs.errors import SourceError
 from spark_jobs.sources import canonical, check_expressions, good, inspect_history, open_history, quarantined
+from spark_jobs.sources.files import check_same_schema, find_files
+from spark_jobs.spark.gateway import jvm
 from tests.sampling import first_of
 from tests.sources.conftest import BASE, make_pipeline, payload, records, write_log
 
@@ -87,3 +92,61 @@ def test_avro_files_of_several_schemas_are_read_by_one_that_is_named(spark, tmp_
     pipeline = make_pipeline(tmp_path / "log", history=history, keys={"note": "note"})
     rows = good(canonical(open_history(spark, pipeline), pipeline)).orderBy("rw_offset").collect()
     assert [one.note for one in rows] == ["none", "x"]
+
+
+_CONNECT, _DEBEZIUM = "org.apache.kafka.connect.data.", "io.debezium.time."
+
+
+def _long(**more: object) -> dict[str, object]:
+    return {"type": "long", **more}
+
+
+@pytest.mark.parametrize(
+    ("reader", "writer", "said"),
+    [
+        (_long(logicalType="timestamp-millis"), _long(logicalType="timestamp-micros"), "timestamp-micros there"),
+        (
+            _long(logicalType="timestamp-millis"),
+            _long(**{"connect.name": f"{_DEBEZIUM}MicroTimestamp"}),
+            "micros there",
+        ),
+        (None, _long(**{"connect.name": f"{_DEBEZIUM}MicroTimestamp"}), "timestamp-micros there"),
+        (_long(logicalType="timestamp-millis"), _long(**{"connect.name": f"{_CONNECT}Timestamp"}), ""),
+        (_long(logicalType="timestamp-millis"), "long", ""),
+        (
+            ["null", _long(logicalType="timestamp-millis")],
+            _long(logicalType="timestamp-nanos"),
+            "timestamp-nanos there",
+        ),
+    ],
+)
+def test_avro_files_whose_numbers_have_another_unit_are_refused(
+    spark: SparkSession, tmp_path: Path, reader: object, writer: object, said: str
+) -> None:
+    """`reader` None: there is no schema for all files, and the first file was written with milliseconds by its name."""
+    first = _long(**{"connect.name": f"{_DEBEZIUM}Timestamp"}) if reader is None else reader
+    schemas = [_of_time(one) for one in (first, writer)]
+    for number, schema in enumerate(schemas):
+        write_avro(spark, tmp_path / f"{number}.avro", schema)
+    options = {} if reader is None else {"options": {"avroSchema": schemas[0]}}
+    history = FilesHistory.model_validate({"kind": "files", "path": str(tmp_path), "format": "avro", **options})
+    files = find_files(spark, history)
+    if not said:
+        check_same_schema(spark, history, files)
+        return
+    with pytest.raises(SourceError, match=rf"field at is .*{said}") as refused:
+        check_same_schema(spark, history, files)
+    assert "1.avro" in str(refused.value)
+
+
+def _of_time(kind: object) -> str:
+    return json.dumps({"type": "record", "name": "one", "fields": [{"name": "at", "type": kind}]})
+
+
+def write_avro(spark: SparkSession, path: Path, schema: str) -> None:
+    """A container file of this schema without records."""
+    packages = jvm(spark)
+    avro = packages.org.apache.avro
+    parsed = avro.Schema.Parser().parse(schema)
+    writer = avro.file.DataFileWriter(avro.generic.GenericDatumWriter(parsed))
+    writer.create(parsed, packages.java.io.File(str(path))).close()
