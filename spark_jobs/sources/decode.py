@@ -24,7 +24,7 @@ So do the records here that `Reader.SPARK` decodes; UNREAD says what they have l
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -142,14 +142,22 @@ def _from_csv(text: Column, schema: StructType, options: Mapping[str, Any]) -> C
 
 def _json_reason(text: Column, schema: StructType) -> Column:
     parsed = F.col(_DECODED)
-    wrong = list(_wrong_fields(parsed, text, schema, ()))
+    wrong = _first_of(parsed, lambda record: _wrong_fields(record, text, schema, ()))
     return (
         F.when(~F.ltrim(text).startswith("{"), F.when(_is_json(text), "not a JSON object").otherwise("not valid JSON"))
         .when(parsed[_CORRUPT].isNull(), F.when(_has_more(text), "not valid JSON"))
         .when(text.rlike(r"^\s*\{\s*'"), "not valid JSON: text in single quotes")
-        .when(_is_json(text), F.coalesce(*wrong, F.lit("wrong type in a field")))
+        .when(_is_json(text), wrong)
         .otherwise("not valid JSON")
     )
+
+
+def _first_of(record: Column, reasons: Callable[[Column], Iterable[Column]]) -> Column:
+    """The first reason that the fields of a record give.
+
+    In a lambda function: else Spark's optimizer compares each field that is named with each other one.
+    """
+    return F.transform(F.array(record), lambda one: F.coalesce(*reasons(one), F.lit("wrong type in a field")))[0]
 
 
 def _wrong_fields(record: Column, text: Column, fields: StructType, path: tuple[str, ...]) -> Iterator[Column]:
@@ -183,15 +191,16 @@ def _csv_reason(text: Column, schema: StructType, options: Mapping[str, Any]) ->
     parsed = F.col(_DECODED)
     as_text = _from_csv(text, _plain(schema), options)
 
-    wrong = [
-        F.when(parsed[field.name].isNull() & as_text[field.name].isNotNull(), f"wrong type for field {field.name}")
-        for field in schema
-    ]
+    def wrong(both: Column) -> Iterator[Column]:
+        for field in schema:
+            is_wrong = both["parsed"][field.name].isNull() & both["as_text"][field.name].isNotNull()
+            yield F.when(is_wrong, f"wrong type for field {field.name}")
+
     count = f"not valid CSV: {len(schema)} columns are expected"
     return (
         F.when(parsed[_CORRUPT].isNull(), F.lit(None).cast("string"))
         .when(as_text[_CORRUPT].isNotNull(), count)
-        .otherwise(F.coalesce(*wrong, F.lit("wrong type in a field")))
+        .otherwise(_first_of(F.struct(parsed.alias("parsed"), as_text.alias("as_text")), wrong))
     )
 
 

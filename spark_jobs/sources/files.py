@@ -148,7 +148,7 @@ def read_files(
         schema: The fields of JSON or CSV lines; None: they are inferred. Of other files only the types of columns
             that come from folders count.
         infer_from: Infer them from so many files only.
-        columns: Those of Parquet files, where the caller has them already.
+        columns: Those of Parquet and ORC files, where the caller has them already.
         reader: Whose rules decode JSON and CSV lines.
 
     Raises:
@@ -158,20 +158,25 @@ def read_files(
     with reading(plain_path(paths[0]) if len(paths) == 1 else f"{len(paths)} files"):
         if history.format == "parquet":
             files_reader = _exactly(spark.read.options(**history.options), history, spark)
-            return read_parquet(files_reader, paths, columns or parquet_columns(spark, history, files), schema)
+            known = columns or own_columns(spark, history, files)
+            return read_parquet(files_reader, paths, known or FileColumns((), {}, {}), schema)
         if not history.has_lines:
             files_reader = _exactly(spark.read.options(**history.options), history, spark)
             folders = _relation(spark, history).partitionSchema().fieldNames()
-            return read_containers(files_reader, paths, history.format, list(folders), schema)
+            known = columns or own_columns(spark, history, files)
+            return read_containers(files_reader, paths, history.format, list(folders), schema, known)
         files_reader = _exactly(_reader(spark, history, _LINE_OPTIONS), history, spark)
         sizes = [file.size for file in files]
         return read_lines(spark, history, files_reader, paths, sizes, schema, infer_from, reader)
 
 
-def parquet_columns(spark: SparkSession, history: FilesHistory, files: Sequence[PinnedFile]) -> FileColumns:
-    """The columns of Parquet files: those of one file, unless columns may be missing in some."""
+def own_columns(spark: SparkSession, history: FilesHistory, files: Sequence[PinnedFile]) -> FileColumns | None:
+    """The columns of Parquet and ORC files: those of one file, unless columns may be missing in some. Else None."""
+    chosen = [file.path for file in (files if _merges(history) else files[:1])]
     with reading(plain_path(files[0].path)):
-        return columns_of(spark, [file.path for file in (files if _merges(history) else files[:1])])
+        if history.format == "parquet":
+            return columns_of(parquet_footers(spark), chosen)
+        return columns_of(Containers(spark, "orc").columns, chosen) if history.format == "orc" else None
 
 
 def check_same_schema(spark: SparkSession, history: FilesHistory, files: Sequence[PinnedFile]) -> None:
@@ -317,7 +322,9 @@ class Containers:
         except JAVA_ERRORS as error:
             raise self._broken(path, error) from error
         if text not in self._known:
-            self._known[text] = FileColumns(tuple(StructType.fromJson(json.loads(text)).fields), {}, {})
+            found = json.loads(text)
+            fields, unreadable = (found, {}) if self._format == "avro" else found
+            self._known[text] = FileColumns(tuple(StructType.fromJson(fields).fields), {}, unreadable)
         return self._known[text]
 
     def avro_schema(self, path: str) -> str:
@@ -349,24 +356,55 @@ class Containers:
             reader.close()
 
     def _orc(self, path: str) -> str:
+        """Fields and columns that cannot be read, as JSON."""
         packages = jvm(self._spark)
-        orc = packages.org.apache.orc.OrcFile
-        reader = orc.createReader(hadoop_path(self._spark, path), orc.readerOptions(hadoop_conf(self._spark)))
+        orc = packages.org.apache.orc
+        reader = orc.OrcFile.createReader(
+            hadoop_path(self._spark, path), orc.OrcFile.readerOptions(hadoop_conf(self._spark))
+        )
         try:
-            schema = reader.getSchema()
+            schema, zone = reader.getSchema(), _other_zone(reader, packages)
         finally:
             reader.close()
+        plain, unreadable = orc.TypeDescription.createStruct(), {}
         for name, kind in zip(schema.getFieldNames() or (), schema.getChildren() or (), strict=True):
-            if "local time zone" in kind.toString():
+            text = str(kind.toString())
+            if "local time zone" in text:
                 what = f"column `{name}` is a timestamp with local time zone, which Spark does not read from ORC files"
                 raise SourceError(what, plain_path(path), "Write it as a timestamp in UTC, or write Parquet files.")
+            if zone is not None and re.search(r"\btimestamp\b", text):
+                unreadable[str(name)] = f"a timestamp by the clock of {zone}, where the file was written"
+            else:
+                plain = plain.addField(name, kind.clone())
         utils = packages.org.apache.spark.sql.execution.datasources.orc.OrcUtils
-        return str(utils.toCatalystSchema(schema).json())
+        return json.dumps([json.loads(utils.toCatalystSchema(plain).json()), unreadable])
+
+
+def _other_zone(reader: JavaObject, packages: JavaObject) -> str | None:
+    """The zone of the process that has written an ORC file, where its clock is not this process's; None: it is."""
+    stripes = reader.getStripes()
+    if stripes.isEmpty():
+        return None
+    rows = reader.rows()
+    try:
+        zone = str(rows.readStripeFooter(stripes.get(0)).getWriterTimezone())
+    finally:
+        rows.close()
+    ids = packages.java.time.ZoneId
+    same = not zone or ids.of(zone).getRules().equals(ids.systemDefault().getRules())
+    return None if same else zone
 
 
 def read_containers(
-    reader: DataFrameReader, paths: Sequence[str], file_format: str, folders: Sequence[str], schema: StructType | None
+    reader: DataFrameReader,
+    paths: Sequence[str],
+    file_format: str,
+    folders: Sequence[str],
+    schema: StructType | None,
+    columns: FileColumns | None = None,
 ) -> DataFrame:
-    """The columns of the files. Those of folders `k=v` are text, unless `schema` gives them another type."""
+    """The columns that Spark can read. Those of folders `k=v` are text, unless `schema` gives them another type."""
+    if columns is not None and columns.unreadable:
+        reader = reader.schema(StructType(list(columns.fields)))
     frame = reader.format(file_format).load(list(paths))
     return with_typed_folders(frame, schema or StructType(), {name.lower() for name in folders})
