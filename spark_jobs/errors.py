@@ -7,7 +7,8 @@ published because its gate is closed or an approval is missing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -125,6 +126,18 @@ class RunStateError(RewindowError):
     """The run's state does not allow it: it has ended, a process works on it, or its staged rows are incomplete."""
 
     exit_code = 9
+
+
+@contextmanager
+def noted(where: str) -> Iterator[None]:
+    """Note on an unexpected error of the block where it came up. Rewindow's own errors say it themselves."""
+    try:
+        yield
+    except RewindowError:
+        raise
+    except Exception as problem:
+        problem.add_note(where)
+        raise
 
 
 def first_line(problem: BaseException) -> str:

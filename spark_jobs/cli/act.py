@@ -48,7 +48,7 @@ from spark_jobs.cli.output import (
     print_warnings,
     result_record,
 )
-from spark_jobs.errors import DefinitionError
+from spark_jobs.errors import DefinitionError, noted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -131,7 +131,8 @@ def run(
         return
     end_policy = end_policy_of(loaded, requested, gate)
     with ExitStack() as open_records:
-        with progress.stage("plan", loaded.name), stopwatch.timed("plan"):
+        where = noted(f"stage plan of {loaded.name}")
+        with where, progress.stage("plan", loaded.name), stopwatch.timed("plan"):
             planned, records = open_records.enter_context(planned_records(spark, loaded, planned, **options))
             if requested.dry_run is not None:
                 planned = with_change(spark, loaded, planned)

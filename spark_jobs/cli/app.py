@@ -11,6 +11,7 @@ from rich.markup import escape
 from spark_jobs.cli.options import errors
 from spark_jobs.errors import RewindowError
 from spark_jobs.parts import error_of
+from spark_jobs.spark.java import java_reason
 
 app = typer.Typer(
     name="rewindow",
@@ -67,14 +68,18 @@ def main() -> None:
         if isinstance(problem, ImportError) and (missing := error_of(problem)) is not None:
             errors.print(f"[bold red]error[/]: {escape(str(missing))}")
             raise SystemExit(missing.exit_code) from None
-        message = _known_failure(problem)
+        message = known_failure(problem)
         errors.print(f"[bold red]error[/]: {escape(message)}")
         raise SystemExit(1) from None
 
 
-def _known_failure(problem: BaseException) -> str:
+def known_failure(problem: BaseException) -> str:
+    """An unexpected error on one line: Java's own reason, and the stage in which it came up."""
     text = str(problem)
     if "No space left on device" in text:
         return "the disk is full. Free space under REWINDOW_HOME and the temporary folder, and run again"
     first = next((line for line in text.splitlines() if line.strip()), type(problem).__name__)
-    return f"{first.strip()[:400]}. Add --debug for the whole story"
+    if getattr(problem, "java_exception", None) is not None:  # the text says only that something was called
+        first = java_reason(problem)
+    where = "".join(f" ({note})" for note in getattr(problem, "__notes__", ()))
+    return f"{first.strip()[:400]}{where}. Add --debug for the whole story"

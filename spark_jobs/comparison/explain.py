@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import reduce
-from operator import or_
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
@@ -47,6 +46,7 @@ from spark_jobs.replay.assign import END, START
 from spark_jobs.replay.columns import EVENT_TIME, PARTITION, record_position
 from spark_jobs.replay.spec import Mode, Panes, complete_name
 from spark_jobs.replay.windows import replay_windows
+from spark_jobs.spark.conditions import any_of
 
 MAX_EXAMINED = 20_000
 """The most windows that differ that are examined; the others are labelled `not_examined`."""
@@ -89,7 +89,7 @@ def _named(frame: DataFrame, rank: int, name: Column) -> DataFrame:
 
 
 def _complete(chosen: DataFrame, scope: ComparisonScope) -> DataFrame:
-    there = reduce(or_, (F.col(f"`{complete_name(v)}`").isNotNull() for v in scope.values))
+    there = any_of(F.col(f"`{complete_name(v)}`").isNotNull() for v in scope.values)
     equal = chosen.where(there & all_same(chosen, scope, emitted_name, complete_name))
     return _named(equal, 0, F.lit(Label.EQUALS_COMPLETE.value))
 

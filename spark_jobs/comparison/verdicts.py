@@ -21,8 +21,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import StrEnum
-from functools import reduce
-from operator import and_
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -36,6 +34,7 @@ from spark_jobs.replay import windows as replayed
 from spark_jobs.replay.assign import END
 from spark_jobs.replay.band import UNDECIDED
 from spark_jobs.replay.spec import complete_name
+from spark_jobs.spark.conditions import all_of
 
 VERDICT, LABEL, BASIS, DIFFERS = "verdict", "label", "basis", "differs"
 CLOSED_AT = "closed_at"
@@ -155,7 +154,7 @@ def differing(frame: DataFrame, scope: ComparisonScope, left: ColumnName, right:
 
 def all_same(frame: DataFrame, scope: ComparisonScope, left: ColumnName, right: ColumnName) -> Column:
     """Whether the columns `left(name)` and `right(name)` are equal for every compared aggregate."""
-    return reduce(and_, _equal(frame, scope, left, right).values())
+    return all_of(_equal(frame, scope, left, right).values())
 
 
 def classify(

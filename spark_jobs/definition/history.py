@@ -6,7 +6,8 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from spark_jobs.definition.fields import Text, Texts
+from spark_jobs.definition.fields import Refusals, Text, Texts
+from spark_jobs.definition.file_options import option_refusals
 from spark_jobs.definition.kafka import HistorySection, Tombstones, check_folder
 from spark_jobs.definition.position import Position
 
@@ -32,13 +33,21 @@ class FilesHistory(HistoryOfRows):
         description="Format of the files; json means JSON lines, avro container files.", examples=["parquet"]
     )
     options: dict[str, str | int | float | bool] = Field(
-        default={}, description="Options for Spark's reader.", examples=[{"header": True}]
+        default={},
+        description="Options for Spark's reader. Those without an effect are refused by name.",
+        examples=[{"header": True}],
     )
     position: Position = Field(
         default=Position(),
         description="The columns with a record's position in the log.",
         examples=["{partition: partition, offset: offset, arrival: arrival}"],
     )
+
+    @model_validator(mode="after")
+    def _options_have_an_effect(self) -> Self:
+        if found := list(option_refusals(self.format, self.options)):
+            raise Refusals(found)
+        return self
 
     @property
     def has_lines(self) -> bool:

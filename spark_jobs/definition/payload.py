@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from enum import StrEnum
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
@@ -12,6 +13,14 @@ from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
 from spark_jobs.definition.environment import refuse_variable
 from spark_jobs.definition.fields import LATEST, Expression, Instant, Refusal, Section, Text, as_written, shown
+
+
+class Reader(StrEnum):
+    """Whose rules decide what a value of another type than its field's becomes."""
+
+    FLINK = "flink"
+    SPARK = "spark"
+
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _HOST = re.compile(r"[\w.:%-]+")
@@ -147,6 +156,13 @@ class Value(Section):
         description="avro, json_schema: the schema registry, where the schema that wrote a record is found by the id "
         "in Confluent's framing.",
         examples=["{url: 'https://registry.example:8081', subject: flights-value}"],
+    )
+    reader: Reader | None = Field(
+        default=None,
+        description="json, csv: whose rules hold for a value of another type than its field's. flink: text with a "
+        "number is one, else the record goes to quarantine. spark: the value is null, and the record counts. Left "
+        "out: those of the live job's `engine` (flink for kafka_streams).",
+        examples=["flink"],
     )
     column: Text | None = Field(
         default=None,

@@ -33,7 +33,7 @@ from spark_jobs.definition.output import (
     Schedule,
     ScheduleField,
 )
-from spark_jobs.definition.payload import EventTime, Filter, Value, payload_of_topic
+from spark_jobs.definition.payload import EventTime, Filter, Reader, Value, payload_of_topic
 from spark_jobs.definition.structured_streaming import QueryInput, StreamingWatermark
 from spark_jobs.definition.union import OF_INPUTS, History, UnionHistory, UnionInput, has_union, with_sections_of_inputs
 from spark_jobs.definition.watermark import Watermark
@@ -52,7 +52,7 @@ _NO_RESULT = {
 _ADDED = {
     "arrival_earliest": None, "arrival_latest": None, "ahead": parse_duration(AHEAD), "schema_id": None,
     "envelope": None, "registry": None, "format": None, "gaps": "refuse", "trigger": None, "discovered": {},
-    "no_data_batches": True,
+    "no_data_batches": True, "reader": None,
 }  # fmt: skip
 """Fields that came later, and the values with which a definition is the one that it was."""
 
@@ -312,6 +312,11 @@ class Pipeline(Section):
         Then they need no position: the query's checkpoint says which batch has read each.
         """
         return _are_files_of_query(self.history, self.watermark)
+
+    @property
+    def reader(self) -> Reader:
+        """Whose rules decode JSON and CSV."""
+        return self.value.reader or (Reader.SPARK if self.engine is Engine.SPARK else Reader.FLINK)
 
     @property
     def is_archived(self) -> bool:

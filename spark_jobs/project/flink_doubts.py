@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from spark_jobs.project.flink_parser import SqlNode
-from spark_jobs.project.flink_script import Remark
+from spark_jobs.project.flink_script import NoCounterpartError, Remark
 
 AGGREGATES = frozenset(["SUM", "COUNT", "MIN", "MAX", "STDDEV_POP", "STDDEV_SAMP", "VAR_POP", "VAR_SAMP", "AVG"])
 _ALIKE = """
@@ -17,11 +17,20 @@ SAME_IN_SPARK = AGGREGATES | frozenset(_ALIKE.split())
 
 
 def doubts(node: SqlNode) -> Iterator[Remark]:
-    """The functions and operators of an expression whose result may differ in Spark."""
+    """The functions and operators of an expression whose result may differ in Spark.
+
+    Raises NoCounterpartError for one that Spark does not have in any form.
+    """
     for part in node.all():
         if part.is_leaf or part.type == "SqlNodeList":
             continue
-        if part.kind == "DIVIDE":
+        if part.floors_time:
+            why = "CHECK: date_trunc takes the calendar of UTC, Flink that of the session's zone for TIMESTAMP_LTZ"
+            yield Remark(part.line, part.text, why)
+        elif part.operator in ("FLOOR", "CEIL") and part.operands[-1].type == "SqlIntervalQualifier":
+            why = "Spark has no such function: import the query without it, and write it with date_trunc"
+            raise NoCounterpartError(part.text, why, part.line)
+        elif part.kind == "DIVIDE":
             yield Remark(part.line, part.text, "CHECK: Flink divides integers without a fraction, Spark with one")
         elif part.kind == "OTHER_FUNCTION" and part.operator == "AVG":
             yield Remark(part.line, part.text, "CHECK: Flink's AVG of integers is an integer, Spark's a double")

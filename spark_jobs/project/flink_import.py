@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+
+from py4j.protocol import Py4JError, Py4JJavaError
 
 from spark_jobs.project.flink_deduplication import TTL, add_deduplication
 from spark_jobs.project.flink_lookup import add_lookup
@@ -88,8 +92,14 @@ def import_script(text: str, file: str, parser: FlinkParser, timer_start: str | 
     timer = Timer(timer_start, script.settings.get)
     for number, query in enumerate(script.queries):
         name = plain_name(query.sink or f"{file.rpartition('/')[2].partition('.')[0]}_{number + 1}")
+        name = _unused_name(name, {*(one.name for one in definitions), *(one.name for one in missing)})
         try:
             lines = _definition(name, query, script, parser, timer, file)
+        except Py4JError as error:
+            why = f"Flink's parser cannot write a part of it as Spark SQL: {_reason(error)}"
+            found.append(Remark(query.line, f"the query of line {query.line}", why))
+            missing.append(Missing(name, query.line, why))
+            continue
         except NoCounterpartError as gap:
             found.append(Remark(gap.line, f"{gap.what} (query of line {query.line})", gap.why))
             missing.append(Missing(name, query.line, f"{gap.what}: {gap.why}"))
@@ -103,6 +113,17 @@ def import_script(text: str, file: str, parser: FlinkParser, timer_start: str | 
     unique = dict.fromkeys(sorted(found, key=lambda remark: remark.line))
     made = tuple(_with_remarks(one, tuple(unique)) for one in definitions)
     return Imported(made, tuple(unique), tuple(missing))
+
+
+def _unused_name(name: str, taken: Container[str]) -> str:
+    """The name, with a number where another query of the script has it: several write into one sink."""
+    numbered = (f"{name}_{number}" for number in itertools.count(2))
+    return next(one for one in itertools.chain([name], numbered) if one not in taken)
+
+
+def _reason(error: Py4JError) -> str:
+    message = error.java_exception.toString() if isinstance(error, Py4JJavaError) else str(error)
+    return str(message).splitlines()[0][:200]
 
 
 def _unused(name: str, value: Located) -> Remark | None:
@@ -137,13 +158,14 @@ def _with_remarks(definition: Definition, remarks: tuple[Remark, ...]) -> Defini
 
 def _definition(name: str, query: Query, script: Script, parser: FlinkParser, timer: Timer, file: str) -> Lines:
     base: dict[str, Mapping[str, str]] = {}
+    zone = script.settings.get("table.local-time-zone")
     times: dict[str, EventTime] = {}
     for table in script.tables.values():
+        base[table.name] = {}
         if table.watermark is not None:
-            times[table.name] = event_time(table, parser)
-            base[table.name] = columns_of(table, times[table.name], parser)
-        else:
-            base[table.name] = {}
+            with suppress(NoCounterpartError):  # raised below where the query reads the table
+                times[table.name] = event_time(table, parser, zone)
+                base[table.name] = columns_of(table, times[table.name], parser)
     if query.select.kind != "SELECT":
         why = "a definition has one SELECT with a window and GROUP BY"
         raise NoCounterpartError(query.select.kind.replace("_", " "), why, query.line)
@@ -157,7 +179,7 @@ def _definition(name: str, query: Query, script: Script, parser: FlinkParser, ti
     refuse_names(relation, parts["items"], parts["where"], parts["group"])
     relation, where = filtered(relation, parts["where"])
     if not relation.inputs and relation.table.name not in times:
-        times[relation.table.name] = event_time(relation.table, parser)
+        times[relation.table.name] = event_time(relation.table, parser, zone)
     time = time_of(relation, times, query.select)
     relation = with_conditions(relation)
     window, keys, is_group_window = grouping(relation, parts["group"].operands, query)
@@ -211,9 +233,8 @@ def add_source(
     lines.extend(keys)
     lines.add("event_time:")
     lines.add(f"  expression: {scalar(time.expression)}", time.line)
-    if time.is_doubtful:
-        why = "CHECK: the event time by Spark's functions; it must be the same TIMESTAMP as in Flink"
-        lines.remark(time.line, f"{time.column} AS {time.expression}", why)
+    if time.doubt:
+        lines.remark(time.line, f"{time.column} AS {time.expression}", time.doubt)
     lines.add(f"  unit: {time.unit}")
     lines.add("  missing: fail", None, "as Flink does")
     add_watermark(lines, relation.table, time, parser, timer)

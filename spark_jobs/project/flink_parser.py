@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -95,6 +95,13 @@ class SqlNode:
         return [wrapped(found.get(index)) for index in range(found.size())]
 
     @property
+    def floors_time(self) -> bool:
+        """Whether it is FLOOR(time TO unit) with a unit that Spark's date_trunc takes in the same way."""
+        if self.operator != "FLOOR" or len(self.operands) != 2:
+            return False
+        return self.operands[1].text in ("SECOND", "MINUTE", "HOUR", "DAY", "MONTH", "QUARTER", "YEAR")
+
+    @property
     def literal(self) -> str:
         """The value of a text or number."""
         return str(self.node.toValue())
@@ -124,6 +131,27 @@ def column_sql(name: str) -> str:
 def tidy(text: str) -> str:
     """SQL without needless backticks, with backslashes doubled in texts, as Spark reads them."""
     return _TOKEN.sub(_in_spark, text)
+
+
+def in_place_of(names: Sequence[str], replaced: Mapping[str, str], alias: str) -> str | None:
+    """The SQL of a name: that of its column, and the fields of a row behind it; None where no column is named.
+
+    As SQL resolves names: the first part is a table's alias if that table has a column of the second part, else it is
+    a column, whose fields the other parts name.
+    """
+    qualified, first = ".".join(names[:2]), names[0]
+    if len(names) > 1 and qualified in replaced:
+        column, fields = replaced[qualified], names[2:]
+    elif len(names) > 1 and first == alias and names[1] in replaced:
+        column, fields = replaced[names[1]], names[2:]
+    elif first in replaced:
+        column, fields = replaced[first], names[1:]
+    elif len(names) == 2 and names[1] in replaced:
+        column, fields = replaced[names[1]], ()
+    else:
+        return None
+    row = column if not fields or column.startswith(("`", "(")) else f"({column})"
+    return ".".join([row, *map(column_sql, fields)])
 
 
 def is_same_sql(one: str, other: str) -> bool:
@@ -201,16 +229,17 @@ class FlinkParser:
             raise DefinitionError(f"Flink's parser refuses it: {reason}", file, "Correct the script.") from None
         return [wrapped(found.get(index)) for index in range(found.size())]
 
-    def spark_sql(self, node: SqlNode, replaced: Mapping[str, str]) -> str:
+    def spark_sql(self, node: SqlNode, replaced: Mapping[str, str], alias: str = "") -> str:
         """An expression as Spark SQL.
 
         `replaced`: for names of columns, with or without the alias of their table, the SQL that takes their place.
+        `alias`: that of the table whose columns stand there without one.
         """
         calcite = self._gateway.jvm.org.apache.calcite.sql
         # As text an identifier alone has no quotes.
         own = ".".join(map(column_sql, node.names)) if node.kind == "IDENTIFIER" and "" not in node.names else node.text
         copy = self._parser(own).parseExpression()
-        whole = self._replaced(copy, replaced)
+        whole = self._replaced(copy, replaced, alias)
         context = calcite.dialect.SparkSqlDialect.DEFAULT_CONTEXT.withIdentifierQuoteString("`")
         config = calcite.pretty.SqlPrettyWriter.config().withDialect(calcite.dialect.SparkSqlDialect(context))
         config = config.withQuoteAllIdentifiers(True).withAlwaysUseParentheses(False)
@@ -224,24 +253,25 @@ class FlinkParser:
         decimal = self._gateway.jvm.java.lang.Class.forName("java.math.BigDecimal")
         return int(interval.node.getValueAs(decimal))
 
-    def _replaced(self, node: Any, replaced: Mapping[str, str]) -> Any:
+    def _replaced(self, node: Any, replaced: Mapping[str, str], alias: str) -> Any:
         found = wrapped(node)
         if not found or (found.is_leaf and found.type != "SqlIdentifier"):
             return node
         if found.type == "SqlIdentifier":
-            names = list(found.names)
-            whole = ".".join(names)
-            name = whole if whole in replaced or len(names) > 2 else names[-1]
-            if name in replaced:
-                return self._parser(replaced[name]).parseExpression()
-            return node
+            sql = in_place_of(found.names, replaced, alias)
+            return node if sql is None else self._parser(sql).parseExpression()
         if found.type == "SqlNodeList":
             for index in range(node.size()):
-                node.set(index, self._replaced(node.get(index), replaced))
+                node.set(index, self._replaced(node.get(index), replaced, alias))
             return node
+        if found.floors_time:
+            time, unit = found.operands
+            call = self._parser(f"DATE_TRUNC('{unit.text}', x)").parseExpression()
+            call.setOperand(1, self._replaced(time.node, replaced, alias))
+            return call
         for index, operand in enumerate(found.operands):
             if operand:
-                new = self._replaced(operand.node, replaced)
+                new = self._replaced(operand.node, replaced, alias)
                 if new is not operand.node:
                     node.setOperand(index, new)
         return node

@@ -6,16 +6,19 @@ import re
 from collections.abc import Mapping, Sequence
 
 from spark_jobs.definition.names import RESERVED_COLUMNS
-from spark_jobs.eventtime.durations import format_duration
+from spark_jobs.eventtime.durations import DAY, MINUTE, format_duration
 from spark_jobs.project.flink_doubts import AGGREGATES, SAME_IN_SPARK, doubts
 from spark_jobs.project.flink_parser import NOTHING, FlinkParser, SqlNode
 from spark_jobs.project.flink_relation import Relation, argument
 from spark_jobs.project.flink_script import Located, NoCounterpartError, Query, Script
 from spark_jobs.project.flink_source import EventTime, Lines
+from spark_jobs.project.flink_zones import phases_of
 from spark_jobs.project.yaml_text import scalar
 
 EMIT = "table.exec.emit."
 """Begins the settings of early and late firing, which the older group windows obey."""
+_QUARTER = 15 * MINUTE
+"""The clocks of all zones differ by multiples of it."""
 _WINDOW_COLUMNS = ("window_start", "window_end", "window_time")
 _GROUP_WINDOWS = {"TUMBLE": "TUMBLE", "HOP": "HOP", "SESSION": "SESSION"}
 _AUXILIARY = re.compile(r"(TUMBLE|HOP|SESSION)_(START|END|ROWTIME|PROCTIME)")
@@ -66,7 +69,7 @@ def add_keys(
         name = _column(aliases.get(key.text, plain))
         named[key.text] = name
         lines.remarks += doubts(key)
-        lines.add(f"  {name}: {scalar(parser.spark_sql(key, relation.columns))}", key.line)
+        lines.add(f"  {name}: {scalar(parser.spark_sql(key, relation.columns, relation.alias))}", key.line)
     return named
 
 
@@ -76,7 +79,7 @@ def add_filter(lines: Lines, relation: Relation, where: SqlNode, parser: FlinkPa
     lines.remarks += relation.remarks
     if where:
         lines.remarks += doubts(where)
-        conditions.append(parser.spark_sql(where, relation.columns))
+        conditions.append(parser.spark_sql(where, relation.columns, relation.alias))
     if conditions:
         text = all_of(conditions)
         lines.add("filter:")
@@ -123,18 +126,44 @@ def add_window(lines: Lines, call: SqlNode, parser: FlinkParser, time: EventTime
         },
         "SESSION": {"type": "session", "gap": length(2, "GAP")},
     }[function]
+    fields = _shifted(fields, function, script.settings.get("table.local-time-zone")) if time.is_local else fields
     lines.add("window:")
     for name, value in fields.items():
         if value is not None:
             lines.add(f"  {name}: {format_duration(value) if isinstance(value, int) else value}", call.line)
-    zone = script.settings.get("table.local-time-zone")
-    size = fields.get("size")
-    if time.is_local and isinstance(size, int) and size % 3_600_000 == 0 and not (zone and zone.text == "UTC"):
-        if zone is not None and function == "TUMBLE" and size % 86_400_000 == 0:
-            lines.add(f"  time_zone: {zone.text}", zone)
-        else:
-            why = "windows over TIMESTAMP_LTZ begin in the session's time zone; here they begin in UTC"
-            lines.remark(call.line, zone.text if zone else "no table.local-time-zone", why)
+    if time.is_local and (step := fields.get("slide" if function == "HOP" else "size")):
+        _add_zone(lines, script.settings.get("table.local-time-zone"), function, int(step), call.line)
+
+
+def _shifted(
+    fields: Mapping[str, str | int | None], function: str, zone: Located | None
+) -> Mapping[str, str | int | None]:
+    """The window with the offset of its zone's clock, where that clock never changes against it.
+
+    Windows over TIMESTAMP_LTZ begin by the session's clock.
+    """
+    step = fields.get("slide" if function == "HOP" else "size")
+    phases = phases_of(zone.text, step) if zone is not None and isinstance(step, int) else set()
+    if len(phases) != 1 or phases == {0} or _has_days(function, step):
+        return fields
+    assert isinstance(step, int)
+    offset = fields.get("offset") or 0
+    assert isinstance(offset, int)
+    return {**fields, "offset": -((phases.pop() - offset) % step)}
+
+
+def _has_days(function: str, step: str | int | None) -> bool:
+    """Whether the windows are days of a zone, for which a definition has `time_zone`."""
+    return function == "TUMBLE" and step == DAY
+
+
+def _add_zone(lines: Lines, zone: Located | None, function: str, step: int, line: int) -> None:
+    """Add `time_zone` to days, or remark where windows may begin at other times than in UTC."""
+    if zone is not None and _has_days(function, step) and phases_of(zone.text, step) != {0}:
+        lines.add(f"  time_zone: {zone.text}", zone)
+    elif (zone is None and _QUARTER % step) or (zone is not None and len(phases_of(zone.text, step)) != 1):
+        why = "CHECK: windows over TIMESTAMP_LTZ begin in the session's time zone; here they begin in UTC"
+        lines.remark(line, zone.text if zone else "no table.local-time-zone", why)
 
 
 def add_lateness(lines: Lines, script: Script, is_group_window: bool) -> None:
@@ -190,7 +219,7 @@ def add_aggregates(
         while name in there or name in keys.values():
             name += "_2"
         lines.remarks += doubts(source)
-        there[name] = (parser.spark_sql(source, relation.columns), item.line)
+        there[name] = (parser.spark_sql(source, relation.columns, relation.alias), item.line)
     if not there:
         raise NoCounterpartError("SELECT", "it has no aggregate", items.line)
     lines.add("aggregates:")

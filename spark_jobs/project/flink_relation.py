@@ -22,7 +22,8 @@ class Relation:
 
     `numbered`: a column with ROW_NUMBER(), before a condition takes its first rows; `first`: afterwards. `remarks`:
     what of the views on the way is not, or not surely, the same in Spark. `inputs`: those of UNION ALL, each with the
-    same columns; the table is the first one's then. `refused`: columns that a query may not name, and why.
+    same columns; the table is the first one's then. `refused`: columns that a query may not name, and why. `alias`: the
+    name that may stand before those of the columns.
     """
 
     table: SourceTable
@@ -35,6 +36,7 @@ class Relation:
     lookup: Lookup | None = None
     inputs: tuple[Relation, ...] = ()
     refused: Mapping[str, str] = field(default_factory=dict)
+    alias: str = ""
 
 
 def resolve(
@@ -61,14 +63,14 @@ def resolve(
         case "IDENTIFIER":
             name = node.names[-1]
             if name in script.views and name not in seen:
-                return resolve(script.views[name], script, parser, base, (*seen, name))
+                return replace(resolve(script.views[name], script, parser, base, (*seen, name)), alias=name)
             if name not in script.tables:
                 raise NoCounterpartError(f"table {name}", "the script has no CREATE TABLE for it", node.line)
-            return Relation(script.tables[name], base[name])
+            return Relation(script.tables[name], base[name], alias=name)
         case "AS":
             if len(node.operands) > 2:
                 raise NoCounterpartError(node.text, "a list of column names after AS", node.line)
-            return inner(node.operands[0])
+            return replace(inner(node.operands[0]), alias=node.operands[1].names[-1])
         case "EXPLICIT_TABLE" | "COLLECTION_TABLE" | "SET_SEMANTICS_TABLE":
             return inner(node.operands[0])
         case "TABLE_REF":
@@ -196,13 +198,13 @@ def _selected(node: SqlNode, inner: Callable[[SqlNode], Relation], parser: Flink
             remarks += found
             continue
         remarks += doubts(source)
-        columns[name] = parser.spark_sql(source, relation.columns)
+        columns[name] = parser.spark_sql(source, relation.columns, relation.alias)
     conditions = relation.conditions
     if where:
         remarks += doubts(where)
-        conditions = (*conditions, parser.spark_sql(where, relation.columns))
+        conditions = (*conditions, parser.spark_sql(where, relation.columns, relation.alias))
     return replace(
-        relation, columns=columns, conditions=conditions, numbered=number, remarks=tuple(remarks), refused={}
+        relation, columns=columns, conditions=conditions, numbered=number, remarks=tuple(remarks), refused={}, alias=""
     )
 
 

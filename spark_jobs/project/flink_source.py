@@ -25,6 +25,7 @@ _WATERMARK_OPTIONS = (
     *("scan.watermark.alignment.group", "scan.watermark.alignment.max-drift"),
 )
 """The options of a table that `add_watermark` reads."""
+_DOUBTFUL = "CHECK: the event time by Spark's functions; it must be the same TIMESTAMP as in Flink"
 _LATER = "Flink emits at the ticks of a timer, whose phase is in no script: name it with --timer-start."
 
 
@@ -56,7 +57,7 @@ class Lines:
 class EventTime:
     """The event time: its SQL and unit in the definition, and the SQL that stands for the column elsewhere.
 
-    `is_doubtful`: the SQL is Flink's own, which Spark may read otherwise.
+    `doubt`: why Spark may read it otherwise, for people; empty where it does not.
     """
 
     column: str
@@ -65,11 +66,11 @@ class EventTime:
     elsewhere: str
     is_local: bool
     line: int
-    is_doubtful: bool = False
+    doubt: str = ""
 
 
-def event_time(table: SourceTable, parser: FlinkParser) -> EventTime:
-    """The event time of a table with a watermark. Raises NoCounterpartError."""
+def event_time(table: SourceTable, parser: FlinkParser, zone: Located | None = None) -> EventTime:
+    """The event time of a table with a watermark. `zone`: the session's. Raises NoCounterpartError."""
     if table.watermark is None:
         why = "it has no WATERMARK FOR: without event time there is nothing to replay"
         raise NoCounterpartError(f"table {table.name}", why, table.line)
@@ -86,7 +87,7 @@ def event_time(table: SourceTable, parser: FlinkParser) -> EventTime:
             raise NoCounterpartError(f"metadata {column.metadata}", "as event time", column.line)
         return EventTime(name, tidy("`timestamp`"), "timestamp", "`timestamp`", is_local, column.line)
     if column.computed is not None:
-        return _computed(name, column, column.computed, table, parser)
+        return _computed(name, column, column.computed, table, parser, zone)
     plain = column_sql(name)
     formats = (table.options.get(name, Located("", 0)).text for name in ("format", "value.format"))
     if any(one in _TYPED for one in formats):
@@ -97,7 +98,9 @@ def event_time(table: SourceTable, parser: FlinkParser) -> EventTime:
     return EventTime(name, tidy(converted), "timestamp", converted, False, column.line)
 
 
-def _computed(name: str, column: Column, computed: SqlNode, table: SourceTable, parser: FlinkParser) -> EventTime:
+def _computed(
+    name: str, column: Column, computed: SqlNode, table: SourceTable, parser: FlinkParser, zone: Located | None
+) -> EventTime:
     columns = plain_columns(table) | {
         other.name: METADATA[other.metadata] for other in table.columns if other.metadata in METADATA
     }
@@ -111,14 +114,32 @@ def _computed(name: str, column: Column, computed: SqlNode, table: SourceTable, 
         wrapper = "timestamp_seconds" if unit == "s" else "timestamp_millis"
         return EventTime(name, text, unit, f"{wrapper}({text})", True, column.line)
     if function == "TO_TIMESTAMP":
-        if not parts[0].is_leaf and parts[0].operator == "FROM_UNIXTIME" and len(parts[0].operands) == 1:
-            text = parser.spark_sql(parts[0].operands[0], columns)
-            return EventTime(name, text, "s", f"timestamp_seconds({text})", False, column.line)
+        if len(parts) == 1 and _is_second_of_clock(parts[0]):
+            return _by_clock(name, column, parts[0].operands[0], parser.spark_sql(parts[0].operands[0], columns), zone)
         arguments = ", ".join(parser.spark_sql(part, columns) for part in parts)
         text = f"try_to_timestamp({arguments})"
         return EventTime(name, text, "timestamp", text, False, column.line)
     text = parser.spark_sql(computed, columns).replace("TIMESTAMP(3)", "TIMESTAMP")  # Spark's has no precision
-    return EventTime(name, text, "timestamp", text, False, column.line, is_doubtful=True)
+    return EventTime(name, text, "timestamp", text, False, column.line, doubt=_DOUBTFUL)
+
+
+def _is_second_of_clock(node: SqlNode) -> bool:
+    """Whether it is FROM_UNIXTIME in the form that TO_TIMESTAMP reads."""
+    if node.is_leaf or node.operator.upper() != "FROM_UNIXTIME":
+        return False
+    pattern = node.operands[1:]
+    return not pattern or pattern[0].text == "'yyyy-MM-dd HH:mm:ss'"
+
+
+def _by_clock(name: str, column: Column, seconds: SqlNode, text: str, zone: Located | None) -> EventTime:
+    """TO_TIMESTAMP(FROM_UNIXTIME(seconds)): whole seconds, as the session's clock shows them, without a zone."""
+    whole = text if seconds.kind == "IDENTIFIER" else f"CAST({text} AS BIGINT)"
+    instant = f"timestamp_seconds({whole})"
+    if zone is None or zone.text == "UTC":
+        doubt = "" if zone else "CHECK: FROM_UNIXTIME gives the session's time, here that of UTC: set the job's zone"
+        return EventTime(name, whole, "s", instant, False, column.line, doubt=doubt)
+    local = f"from_utc_timestamp({instant}, '{zone.text}')"
+    return EventTime(name, local, "timestamp", local, False, column.line)
 
 
 def columns_of(table: SourceTable, time: EventTime, parser: FlinkParser) -> dict[str, str]:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, reduce
-from operator import or_
+from functools import lru_cache
 from typing import Any
 
 from pyspark.errors import AnalysisException, ParseException
@@ -22,6 +21,7 @@ from spark_jobs.errors import DefinitionError
 from spark_jobs.replay.assign import END, START, assign_windows
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, OFFSET, PARTITION, SEQUENCE
 from spark_jobs.replay.spec import ReplaySpec
+from spark_jobs.spark.conditions import any_of
 from spark_jobs.spark.expression_tree import Foreign, children_of, foreign_in_text, foreign_part, no_function
 from spark_jobs.spark.gateway import jvm, session_state
 
@@ -282,7 +282,7 @@ def overflow_in_words(records: DataFrame, spec: ReplaySpec) -> str | None:
     groups = [*bounds, *(f"`{key}`" for key in spec.keys)]
     windows = placed.groupBy(*groups).agg(*(value.alias(name) for name, value in counted.items()))
     overflows = [F.col(f"rw_sum_{n}").isNull() & (F.col(f"rw_count_{n}") > 0) for n in range(len(sums))]
-    found = windows.where(reduce(or_, overflows)).orderBy(*groups).limit(1).collect()
+    found = windows.where(any_of(overflows)).orderBy(*groups).limit(1).collect()
     if not found:
         return None
     row = found[0].asDict()

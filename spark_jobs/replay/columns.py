@@ -23,6 +23,8 @@ PARTITION = "rw_partition"
 OFFSET = "rw_offset"
 ARRIVAL = "rw_arrival"
 EVENT_TIME = "rw_event_time"
+MICROS = "rw_micros"
+"""The microseconds of the event time behind its millisecond, 0 to 999; there only if the live job compares them."""
 MARKER = "rw_marker"
 STREAM = "rw_stream"
 SEQUENCE = "rw_sequence"
@@ -55,6 +57,15 @@ class Position(NamedTuple):
 def is_within(time: Column, span: TimeRange) -> Column:
     """Whether a time (epoch ms) is in the half-open range."""
     return (time >= F.lit(span.start)) & (time < F.lit(span.end))
+
+
+def event_time_rounded_up(records: DataFrame) -> Column:
+    """The first whole millisecond (epoch ms) that is not before the event time."""
+    return (
+        F.col(EVENT_TIME) + F.when(F.col(MICROS) > 0, 1).otherwise(0)
+        if MICROS in records.columns
+        else F.col(EVENT_TIME)
+    )
 
 
 def admitted(records: DataFrame, after_watermark: str | None) -> DataFrame:

@@ -24,11 +24,13 @@ from spark_jobs.eventtime.timestamps import MIN_TIMESTAMP
 from spark_jobs.replay.columns import (
     ARRIVAL,
     EVENT_TIME,
+    MICROS,
     NEVER,
     OFFSET,
     PARTITION,
     PositionColumns,
     admitted,
+    event_time_rounded_up,
     record_position,
 )
 from spark_jobs.replay.microbatches import LATE_WATERMARK, MicroBatches
@@ -68,7 +70,7 @@ class Deduplication(ABC):
     def taken(self, entries: Column) -> Column:
         """The places (`partition`, `offset`) of the records that get through, of one id's entries in order."""
 
-    def ids(self) -> list[Column]:
+    def ids(self, records: DataFrame) -> list[Column]:
         """The parts of an id."""
         return [F.expr(text) for text in self.by]
 
@@ -79,7 +81,7 @@ class Deduplication(ABC):
         Records that the filter `after_watermark` (SQL) rejects come to no deduplication.
         """
         entries = self.entries(admitted(records, after_watermark), closes)
-        thin = entries.select(F.struct(*self.ids()).alias(ID), ENTRY)
+        thin = entries.select(F.struct(*self.ids(entries)).alias(ID), ENTRY)
         by_id = thin.groupBy(ID).agg(F.array_sort(F.collect_list(ENTRY)).alias(_ENTRIES))
         doubtful = by_id.where((F.size(_ENTRIES) > 1) | F.col(_ENTRIES)[0]["late"])
         folded = doubtful.withColumn("rw_taken", self.taken(F.col(_ENTRIES)))
@@ -239,20 +241,22 @@ class SparkDeduplication(Deduplication):
     delays: tuple[tuple[int, int], ...]
     batches: MicroBatches
 
-    def ids(self) -> list[Column]:
+    def ids(self, records: DataFrame) -> list[Column]:
         ids = [F.expr(text) for text in self.by]
-        return [*ids, F.col(EVENT_TIME)] if self.kind is DeduplicationKind.ID_AND_TIME else ids
+        times = [F.col(name) for name in (EVENT_TIME, MICROS) if name in records.columns]
+        return [*ids, *times] if self.kind is DeduplicationKind.ID_AND_TIME else ids
 
     def entries(self, records: DataFrame, closes: Closes | None) -> DataFrame:
         """Late is a record with `ts <= W`. An id goes at the end of the batch whose watermark has reached its expiry.
 
-        An id with its event time needs no expiry: what comes after it is late.
+        An id with its event time needs no expiry: what comes after it is late. Event times have microseconds, and the
+        watermark is a whole millisecond.
         """
-        goes = F.lit(NEVER)
+        goes, time = F.lit(NEVER), event_time_rounded_up(records)
         if self.kind is DeduplicationKind.WITHIN_WATERMARK:
-            expiry = F.coalesce(F.col(EVENT_TIME), F.lit(0)) + self._delay()
+            expiry = F.coalesce(time, F.lit(0)) + self._delay()
             records, goes = _with_close(records, expiry, self.batches), F.col("rw_goes")
-        late = F.coalesce(F.col(EVENT_TIME) <= F.col(LATE_WATERMARK), F.lit(False))
+        late = F.coalesce(time <= F.col(LATE_WATERMARK), F.lit(False))
         entry = F.struct(
             F.col(ARRIVAL).alias("time"),
             F.col(PARTITION).alias("partition"),

@@ -32,7 +32,7 @@ class _Member(NamedTuple):
 
 
 def sessions_of_groups(
-    batches: Iterable[pa.RecordBatch], *, times: np.ndarray, watermarks: np.ndarray, mode: OutputMode
+    batches: Iterable[pa.RecordBatch], *, times: np.ndarray, watermarks: np.ndarray, mode: OutputMode, unit: int = 1
 ) -> Iterator[pa.RecordBatch]:
     """Run complete sessions through the sequential aggregation, each on its own.
 
@@ -41,10 +41,12 @@ def sessions_of_groups(
         times: When each batch of the query ran, ascending (epoch ms).
         watermarks: What each lets windows out by.
         mode: The query's output mode.
+        unit: How many units of the members' bounds make one of the watermarks.
 
     Yields:
-        Rows of `SESSION_ROWS`.
+        Rows of `SESSION_ROWS`, in the unit of the watermarks.
     """
+    watermarks = watermarks * unit
     members = (
         _Member(*values)
         for batch in batches
@@ -52,7 +54,8 @@ def sessions_of_groups(
     )
     rows: list[SessionRow] = []
     for _, group in groupby(members, key=lambda member: member.group):
-        rows += _of_group(list(group), times, watermarks, mode)
+        found = _of_group(list(group), times, watermarks, mode)
+        rows += (_in_units(row, unit) for row in found)
         if len(rows) > _BATCH:
             yield arrow_batch(rows)
             rows = []
@@ -81,6 +84,12 @@ def _of_group(members: list[_Member], times: np.ndarray, watermarks: np.ndarray,
         return [*rows, *_rows(aggregation.held(), times, watermarks, fired=members[-1].batch_time)]
     given = aggregation.run((), late=MIN_TIMESTAMP, out=int(watermarks[-1]))
     return [*rows, *_rows(given.rows, times, watermarks)]
+
+
+def _in_units(row: SessionRow, unit: int) -> SessionRow:
+    if row.start is None or row.end is None:
+        return row
+    return row._replace(start=row.start // unit, end=row.end // unit)
 
 
 def _late(member: _Member) -> SessionRow:

@@ -26,6 +26,7 @@ from spark_jobs.replay.columns import (
     EVENT_TIME,
     FIRED,
     LATE,
+    MICROS,
     NEVER,
     OFFSET,
     ON_TIME,
@@ -53,7 +54,7 @@ from spark_jobs.spark.joins import OTHER, others, same
 
 SESSION_START = "rw_ts"
 SESSION_END = "rw_end"
-"""The bounds of a record's own session, before any merge."""
+"""The bounds of a record's own session, before any merge (ms)."""
 _TS = SESSION_START
 _END = SESSION_END
 _QUERY = "rw_query"
@@ -223,14 +224,20 @@ def with_sessions_columns(records: DataFrame, spec: ReplaySpec) -> DataFrame:
     return records.withColumn(_TS, ts).withColumn(_END, F.col(_TS) + gap)
 
 
+def in_micros(records: DataFrame, time: str) -> Column:
+    """A bound of a record's own session in the unit in which the live job compares it: microseconds, or as it is."""
+    return F.col(time) * F.lit(1000) + F.col(MICROS) if MICROS in records.columns else F.col(time)
+
+
 def sessionize(records: DataFrame, spec: ReplaySpec, suspicious: Column) -> DataFrame:
     """Complete sessions: keys, window_start, window_end, complete aggregates, count, `rw_suspicious`."""
     keys = ", ".join(f"`{key}`" for key in spec.keys)
-    by = f"PARTITION BY {keys} ORDER BY {_TS}" if keys else f"ORDER BY {_TS}"
-    reach = F.expr(f"max({_END}) OVER ({by} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)")
+    by = f"PARTITION BY {keys} ORDER BY rw_from" if keys else "ORDER BY rw_from"
+    reach = F.expr(f"max(rw_to) OVER ({by} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)")
+    bounds = {"rw_from": in_micros(records, _TS), "rw_to": in_micros(records, _END)}
     numbered = (
-        records.withColumn("rw_suspicious", suspicious)
-        .withColumn("rw_new", F.when(reach.isNull() | (F.col(_TS) > reach), 1).otherwise(0))
+        records.withColumns({"rw_suspicious": suspicious, **bounds})
+        .withColumn("rw_new", F.when(reach.isNull() | (F.col("rw_from") > reach), 1).otherwise(0))
         .withColumn("rw_session", F.expr(f"sum(rw_new) OVER ({by} ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)"))
     )
     values = [F.expr(text).alias(complete_name(name)) for name, text in spec.aggregates.items()]

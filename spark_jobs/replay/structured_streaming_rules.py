@@ -17,14 +17,14 @@ from spark_jobs.eventtime.microbatch.aggregation import OutputMode
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.replay.assign import END
 from spark_jobs.replay.band import Wider
-from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, OFFSET, PARTITION
+from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, MICROS, OFFSET, PARTITION
 from spark_jobs.replay.deduplication import is_kept
 from spark_jobs.replay.grid import RegularGrid, end_grid
 from spark_jobs.replay.microbatch_sessions import sessions_of_groups
 from spark_jobs.replay.microbatches import LATE_WATERMARK, MicroBatches
 from spark_jobs.replay.rule_book import Emission, RuleBook, TimelineRequest
 from spark_jobs.replay.session_members import GROUP, SESSION_ROWS
-from spark_jobs.replay.sessions import SESSION_END, SESSION_START, SessionWork, ThresholdCells
+from spark_jobs.replay.sessions import SESSION_END, SESSION_START, SessionWork, ThresholdCells, in_micros
 from spark_jobs.replay.spec import Panes, ReplaySpec
 from spark_jobs.replay.timeline import CloseArrays, Thresholds, Timeline
 
@@ -103,17 +103,18 @@ class StructuredStreamingRules(RuleBook):
         With `merge_locally` those of one key that one task reads in one batch are judged together.
         """
         usable = records.where(F.col(EVENT_TIME).isNotNull() & (F.col(SESSION_END) > F.col(SESSION_START)))
-        end = F.col(SESSION_END)
+        end, watermark = in_micros(usable, SESSION_END), F.col(LATE_WATERMARK) * F.lit(_unit(usable))
         if self.merge_locally:
             task = [F.col(name) for name in (ARRIVAL, PARTITION)] + [F.col(f"`{key}`") for key in spec.keys]
-            by_time = Window.partitionBy(*task).orderBy(SESSION_START, OFFSET)
+            start = in_micros(usable, SESSION_START)
+            by_time = Window.partitionBy(*task).orderBy(start, OFFSET)
             reach = F.max(end).over(by_time.rowsBetween(Window.unboundedPreceding, -1))
-            begins = F.when(reach.isNull() | (F.col(SESSION_START) > reach), 1).otherwise(0)
+            begins = F.when(reach.isNull() | (start > reach), 1).otherwise(0)
             usable = usable.withColumn("rw_begins", begins)
             numbered = F.sum("rw_begins").over(by_time.rowsBetween(Window.unboundedPreceding, Window.currentRow))
             usable = usable.withColumn("rw_local", numbered)
             end = F.max(end).over(Window.partitionBy(*task, "rw_local"))
-        return usable.withColumn(FITS, is_kept(records) & (end > F.col(LATE_WATERMARK))).drop("rw_begins", "rw_local")
+        return usable.withColumn(FITS, is_kept(records) & (end > watermark)).drop("rw_begins", "rw_local")
 
     def suspicion(self, records: DataFrame, cells: ThresholdCells, flushes: bool) -> tuple[Column, Column]:
         """A record with an event time above its batch's late watermark touches no session that is out."""
@@ -121,16 +122,23 @@ class StructuredStreamingRules(RuleBook):
             return ~F.col(FITS), F.lit(False)
         return (
             ~F.col(FITS) | (F.col(SESSION_START) <= F.col(LATE_WATERMARK)),
-            F.col(END) > F.lit(self.batches.last_watermark),
+            F.col(END) >= F.lit(self.batches.last_watermark),  # the end may have microseconds more
         )
 
     def operate_sessions(self, members: DataFrame, work: SessionWork) -> tuple[DataFrame, Timeline]:
         ordered = members.repartition(F.col(GROUP)).sortWithinPartitions(GROUP, ARRIVAL)
-        rows = ordered.select(GROUP, PARTITION, OFFSET, ARRIVAL, SESSION_START, SESSION_END, FITS)
+        bounds = [in_micros(members, name).alias(name) for name in (SESSION_START, SESSION_END)]
+        rows = ordered.select(GROUP, PARTITION, OFFSET, ARRIVAL, *bounds, FITS)
         run = partial(
             sessions_of_groups,
             times=self.batches.times,
             watermarks=self.batches.watermark,
             mode=self.output_mode,
+            unit=_unit(members),
         )
         return work.cache.keep(rows.mapInArrow(run, SESSION_ROWS)), work.finer.coarse
+
+
+def _unit(records: DataFrame) -> int:
+    """How many units of `in_micros` make one of the watermark."""
+    return 1000 if MICROS in records.columns else 1

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs import __version__
 from spark_jobs.definition import Pipeline
-from spark_jobs.errors import CatalogError, NotApprovedError, RewindowError, RunStateError
+from spark_jobs.errors import CatalogError, NotApprovedError, RewindowError, RunStateError, noted
 from spark_jobs.lakehouse.counts import RunCounts
 from spark_jobs.lakehouse.ledger import Ledger, PublishedRanges
 from spark_jobs.lakehouse.published_table import PublishedTable
@@ -125,7 +125,8 @@ class Job:
     @contextmanager
     def stage(self, name: str, detail: str) -> Iterator[None]:
         self.life.ensure()
-        with self.progress.stage(name, detail), self.result.timed(name, self.clock):
+        where = noted(f"stage {name} of {self.pipeline.name}")
+        with where, self.progress.stage(name, detail), self.result.timed(name, self.clock):
             yield
 
     @contextmanager

@@ -1,13 +1,14 @@
 """Whether what one Avro schema has written can be read by another one: Avro's rules, and one that Avro leaves out.
 
 Avro resolves added, removed and renamed fields, wider numbers and unions. It ignores logical types: a decimal of
-another scale, or milliseconds in place of microseconds, would be read as another value.
+another scale, or milliseconds in place of microseconds, would be read as another value. Kafka Connect's converters
+write the name of the type (`connect.name`), often without a logical type: then the name alone says the unit.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -17,10 +18,24 @@ from spark_jobs.spark.java import java_reason
 
 _NAMED = ("record", "enum", "fixed")
 _TIMES = {
-    "date", "time-millis", "time-micros", "timestamp-millis", "timestamp-micros", "timestamp-nanos",
+    "date", "time-millis", "time-micros", "time-nanos", "timestamp-millis", "timestamp-micros", "timestamp-nanos",
     "local-timestamp-millis", "local-timestamp-micros", "local-timestamp-nanos", "duration",
 }  # fmt: skip
 _DECIMAL = "decimal"
+_NAMED_BY_CONNECT = {
+    "org.apache.kafka.connect.data.Decimal": _DECIMAL,
+    "org.apache.kafka.connect.data.Date": "date",
+    "org.apache.kafka.connect.data.Time": "time-millis",
+    "org.apache.kafka.connect.data.Timestamp": "timestamp-millis",
+    "io.debezium.time.Date": "date",
+    "io.debezium.time.Time": "time-millis",
+    "io.debezium.time.MicroTime": "time-micros",
+    "io.debezium.time.NanoTime": "time-nanos",
+    "io.debezium.time.Timestamp": "timestamp-millis",
+    "io.debezium.time.MicroTimestamp": "timestamp-micros",
+    "io.debezium.time.NanoTimestamp": "timestamp-nanos",
+}
+"""The logical types that Kafka Connect and Debezium name."""
 
 
 def parsed_schema(spark: SparkSession, text: str, references: tuple[str, ...] = ()) -> JavaObject:
@@ -50,7 +65,16 @@ def incompatibility(spark: SparkSession, reader: str, writer: str) -> str | None
 def other_logical_type(reader: str, writer: str) -> str | None:
     """The first field whose values would be taken for others, because its logical type differs; None: there is none."""
     ours, theirs = json.loads(reader), json.loads(writer)
-    return next(_differences(ours, theirs, _named(ours, ""), _named(theirs, ""), (), set()), None)
+    return next(_differences(ours, theirs, _named(ours, ""), _named(theirs, ""), (), set(), _means_another), None)
+
+
+def other_named_unit(first: str, second: str) -> str | None:
+    """The first field that both schemas have as a number whose unit only `connect.name` says, and differently.
+
+    None: there is none. Each is read by its own schema, so that logical types need not be equal.
+    """
+    ours, theirs = json.loads(first), json.loads(second)
+    return next(_differences(ours, theirs, _named(ours, ""), _named(theirs, ""), (), set(), _is_named_another), None)
 
 
 def _differences(
@@ -60,15 +84,16 @@ def _differences(
     their_names: dict[str, Any],
     path: tuple[str, ...],
     seen: set[Any],
+    differs: Callable[[Any, Any], bool],
 ) -> Iterator[str]:
     ours, theirs = _definition(ours, our_names), _definition(theirs, their_names)
     if isinstance(ours, list) or isinstance(theirs, list):
         for branch in theirs if isinstance(theirs, list) else [theirs]:
             for mine in _branches(ours if isinstance(ours, list) else [ours], branch, our_names, their_names):
-                yield from _differences(mine, branch, our_names, their_names, path, seen)
+                yield from _differences(mine, branch, our_names, their_names, path, seen, differs)
         return
     place = ".".join(path) or "the value"
-    if _means_another(ours, theirs):
+    if differs(ours, theirs):
         yield f"field {place} is {_shown(theirs)} there, and {_shown(ours)} in the schema that it is read by"
     if _kind(ours) != _kind(theirs):
         return
@@ -82,11 +107,13 @@ def _differences(
                 name = next((n for n in (field["name"], *field.get("aliases", ())) if n in written), None)
                 if name is not None:
                     here = (*path, field["name"])
-                    yield from _differences(field["type"], written[name]["type"], our_names, their_names, here, seen)
+                    yield from _differences(
+                        field["type"], written[name]["type"], our_names, their_names, here, seen, differs
+                    )
         case "array":
-            yield from _differences(ours["items"], theirs["items"], our_names, their_names, path, seen)
+            yield from _differences(ours["items"], theirs["items"], our_names, their_names, path, seen, differs)
         case "map":
-            yield from _differences(ours["values"], theirs["values"], our_names, their_names, path, seen)
+            yield from _differences(ours["values"], theirs["values"], our_names, their_names, path, seen, differs)
 
 
 def _branches(ours: list[Any], branch: Any, our_names: dict[str, Any], their_names: dict[str, Any]) -> list[Any]:
@@ -139,20 +166,33 @@ def _means_another(ours: Any, theirs: Any) -> bool:
     """Whether the same bytes mean another value. A plain number beside a time is taken for that time."""
     mine, other = _logical(ours), _logical(theirs)
     if mine == other == _DECIMAL:
-        return _scale(ours) != _scale(theirs) or ours["precision"] < theirs["precision"]
+        precision, of_writer = _precision(ours), _precision(theirs)
+        is_narrower = precision is not None and of_writer is not None and precision < of_writer
+        return _scale(ours) != _scale(theirs) or is_narrower
     return mine != other and (_DECIMAL in (mine, other) or bool(mine and other))
+
+
+def _is_named_another(ours: Any, theirs: Any) -> bool:
+    has_logical_type = "logicalType" in ours or "logicalType" in theirs
+    return not has_logical_type and _kind(ours) == _kind(theirs) and _means_another(ours, theirs)
 
 
 def _logical(schema: Any) -> str:
     """The logical type that says what a value means; empty where there is none."""
     found = schema.get("logicalType", "")
-    return found if found == _DECIMAL or found in _TIMES else ""
+    known = found if found == _DECIMAL or found in _TIMES else ""
+    return known or _NAMED_BY_CONNECT.get(schema.get("connect.name", ""), "")
 
 
 def _shown(schema: Any) -> str:
     kind = _logical(schema)
-    return f"decimal({schema['precision']}, {_scale(schema)})" if kind == _DECIMAL else kind or _kind(schema)
+    return f"decimal({_precision(schema) or '?'}, {_scale(schema)})" if kind == _DECIMAL else kind or _kind(schema)
 
 
 def _scale(schema: Any) -> int:
-    return schema.get("scale", 0)
+    return int(schema.get("scale", schema.get("connect.parameters", {}).get("scale", 0)))
+
+
+def _precision(schema: Any) -> int | None:
+    found = schema.get("precision", schema.get("connect.parameters", {}).get("connect.decimal.precision"))
+    return None if found is None else int(found)

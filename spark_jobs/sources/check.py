@@ -17,6 +17,7 @@ from spark_jobs.sources.expressions import (
     analyse,
     problem,
     refuse_unequal,
+    refuse_ungroupable,
     refuse_unpublishable,
     schema_refused,
 )
@@ -155,11 +156,7 @@ class _Check:
         accepted, refused = {}, []
         for name, text in self._pipeline.keys.items():
             kind = self._type(payload, text, ("keys", name))
-            if kind is not None and kind.simpleString().startswith(("map", "variant")):
-                what = f"is {_type_name(kind)}, and records cannot be grouped by that"
-                self._add(("keys", name), Refused(what, "write an expression for one of its fields"))
-                kind = None
-            elif kind is not None and (unfit := refuse_unpublishable(kind)) is not None:
+            if kind is not None and (unfit := refuse_ungroupable(kind) or refuse_unpublishable(kind)) is not None:
                 self._add(("keys", name), unfit)
                 kind = None
             if kind is None:

@@ -16,13 +16,14 @@ more. The rules are those of Flink's `JsonToRowDataConverters`:
 
 Times: Spark takes text without a date for a time of today, and reads short names of zones, which are ambiguous. Such a
 value has the wrong type.
+
+A query of Structured Streaming reads by Spark's own decoder: a value of another type is null, and its record counts.
+So do the records here that `Reader.SPARK` decodes; UNREAD says what they have lost.
 """
 
 from __future__ import annotations
 
-import functools
 import json
-import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -33,12 +34,16 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as t
 from pyspark.sql.types import StringType, StructField, StructType
 
+from spark_jobs.definition.payload import Reader
+from spark_jobs.spark.conditions import any_of
 from spark_jobs.spark.expression_tree import NO_CLEAR_TIME
 from spark_jobs.spark.gateway import jvm
 
 REASON = "rw_reason"
 RAW = "rw_raw"
 RAW_BYTES = "rw_raw_bytes"
+UNREAD = "rw_unread"
+"""What is null in a record because it does not fit its type; the column is there only with `Reader.SPARK`."""
 NO_VALUE = "no value"
 NOT_UTF8 = "not valid UTF-8"
 JSON_AS_SPARK: Mapping[str, Any] = {
@@ -75,6 +80,7 @@ def decode(
     options: Mapping[str, Any] | None = None,
     *,
     only: StructType | None = None,
+    reader: Reader = Reader.FLINK,
 ) -> DataFrame:
     """Add the decoded fields to `frame`, and REASON: why the text cannot be decoded; null where it can.
 
@@ -87,11 +93,14 @@ def decode(
         schema: The fields of the text.
         options: Options of Spark's reader. What they do not say of JSON is as in Flink's format.
         only: The part of the schema whose fields are added; None: all of it.
+        reader: Whose rules decide about values of another type. With Spark's, REASON is null and UNREAD has the
+            reason, unless the option `mode` drops or refuses such records.
     """
+    mode = next((str(value).upper() for key, value in (options or {}).items() if key.lower() == "mode"), "PERMISSIVE")
     chosen = {key: value for key, value in (options or {}).items() if key.lower() not in ("mode", "header")}
     chosen |= {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
     is_json = text_format == "json"
-    if is_json:
+    if is_json and reader is Reader.FLINK:
         said = {key.lower() for key in chosen}
         chosen = {key: value for key, value in _JSON_AS_FLINK.items() if key.lower() not in said} | chosen
     has_pattern = any(key.lower() == "timestampformat" for key in chosen)
@@ -99,16 +108,31 @@ def decode(
     def decoder(of: Column, fields: StructType) -> Column:
         return F.from_json(of, fields, chosen) if is_json else _from_csv(of, fields, chosen)
 
-    if has_pattern:
+    if has_pattern or reader is Reader.SPARK:
         value = decoder(text, StructType([*schema.fields, StructField(_CORRUPT, StringType())]))
     else:
-        value = decoded(text, schema, _CORRUPT, decoder, json=is_json)
+        zone = next((str(value) for key, value in chosen.items() if key.lower() == "timezone"), None)
+        value = decoded(text, schema, _CORRUPT, decoder, json=is_json, zone=zone)
     # A generator of one row: Spark does not copy it into the filters and columns that use the fields. Otherwise the
     # text would be decoded again for each of them.
     parsed = frame.select("*", F.explode_outer(F.array(value)).alias(_DECODED))
     reason = _json_reason(text, schema) if is_json else _csv_reason(text, schema, chosen)
+
+    def as_text(name: str) -> Column:
+        return F.get_json_object(text, f"$['{name}']") if is_json else _from_csv(text, _plain(schema), chosen)[name]
+
+    reason = F.when(text.isNull(), NO_VALUE).otherwise(reason)
     columns = {field.name: F.col(_DECODED)[field.name] for field in only or schema}
-    return parsed.withColumns({REASON: F.when(text.isNull(), NO_VALUE).otherwise(reason), **columns}).drop(_DECODED)
+    if reader is Reader.SPARK:
+        times = [field.name for field in schema if isinstance(field.dataType, t.TimestampType)]
+        undated = {name: _is_undated(columns[name], as_text(name)) for name in times if name in columns}
+        for name, is_wrong in undated.items():
+            columns[name] = F.when(~is_wrong, columns[name])
+            reason = F.coalesce(reason, F.when(is_wrong, f"wrong type for field {name}"))
+    if reader is Reader.SPARK and mode == "PERMISSIVE":
+        before = [F.col(UNREAD)] if UNREAD in frame.columns else []
+        columns[UNREAD], reason = F.coalesce(*before, reason), F.lit(None).cast("string")
+    return parsed.withColumns({REASON: reason, **columns}).drop(_DECODED)
 
 
 def _from_csv(text: Column, schema: StructType, options: Mapping[str, Any]) -> Column:
@@ -118,14 +142,22 @@ def _from_csv(text: Column, schema: StructType, options: Mapping[str, Any]) -> C
 
 def _json_reason(text: Column, schema: StructType) -> Column:
     parsed = F.col(_DECODED)
-    wrong = list(_wrong_fields(parsed, text, schema, ()))
+    wrong = _first_of(parsed, lambda record: _wrong_fields(record, text, schema, ()))
     return (
         F.when(~F.ltrim(text).startswith("{"), F.when(_is_json(text), "not a JSON object").otherwise("not valid JSON"))
         .when(parsed[_CORRUPT].isNull(), F.when(_has_more(text), "not valid JSON"))
         .when(text.rlike(r"^\s*\{\s*'"), "not valid JSON: text in single quotes")
-        .when(_is_json(text), F.coalesce(*wrong, F.lit("wrong type in a field")))
+        .when(_is_json(text), wrong)
         .otherwise("not valid JSON")
     )
+
+
+def _first_of(record: Column, reasons: Callable[[Column], Iterable[Column]]) -> Column:
+    """The first reason that the fields of a record give.
+
+    In a lambda function: else Spark's optimizer compares each field that is named with each other one.
+    """
+    return F.transform(F.array(record), lambda one: F.coalesce(*reasons(one), F.lit("wrong type in a field")))[0]
 
 
 def _wrong_fields(record: Column, text: Column, fields: StructType, path: tuple[str, ...]) -> Iterator[Column]:
@@ -157,19 +189,30 @@ def _has_more(text: Column) -> Column:
 
 def _csv_reason(text: Column, schema: StructType, options: Mapping[str, Any]) -> Column:
     parsed = F.col(_DECODED)
-    plain = StructType([StructField(field.name, StringType()) for field in schema])
-    plain = plain.add(_CORRUPT, StringType())
-    as_text = _from_csv(text, plain, options)
-    wrong = [
-        F.when(parsed[field.name].isNull() & as_text[field.name].isNotNull(), f"wrong type for field {field.name}")
-        for field in schema
-    ]
+    as_text = _from_csv(text, _plain(schema), options)
+
+    def wrong(both: Column) -> Iterator[Column]:
+        for field in schema:
+            is_wrong = both["parsed"][field.name].isNull() & both["as_text"][field.name].isNotNull()
+            yield F.when(is_wrong, f"wrong type for field {field.name}")
+
     count = f"not valid CSV: {len(schema)} columns are expected"
     return (
         F.when(parsed[_CORRUPT].isNull(), F.lit(None).cast("string"))
         .when(as_text[_CORRUPT].isNotNull(), count)
-        .otherwise(F.coalesce(*wrong, F.lit("wrong type in a field")))
+        .otherwise(_first_of(F.struct(parsed.alias("parsed"), as_text.alias("as_text")), wrong))
     )
+
+
+def _plain(schema: StructType) -> StructType:
+    """The fields as text, and Spark's column for records that it could not read."""
+    return StructType([StructField(field.name, StringType()) for field in schema]).add(_CORRUPT, StringType())
+
+
+def _is_undated(time: Column, text: Column) -> Column:
+    """Whether Spark has read text without a date, as a time of today. Other days need no look at the text."""
+    is_of_now = time >= F.date_sub(F.current_date(), 1).cast("timestamp")
+    return F.when(is_of_now, F.coalesce(text.rlike(r"^\s*(\D|[+-]?\d{1,3}\D)"), F.lit(False))).otherwise(F.lit(False))
 
 
 _TIMES = (t.TimestampType,)
@@ -187,16 +230,23 @@ _CONVERTED = (
 
 
 def decoded(
-    text: Column, schema: t.StructType, corrupt: str, decoder: Callable[[Column, t.StructType], Column], *, json: bool
+    text: Column,
+    schema: t.StructType,
+    corrupt: str,
+    decoder: Callable[[Column, t.StructType], Column],
+    *,
+    json: bool,
+    zone: str | None = None,
 ) -> Column:
     """The text as a struct of the schema's fields, and the field `corrupt`: the text where it does not fit.
 
     Args:
         decoder: Decodes text by a schema, with `corrupt` as Spark's column of corrupt records.
         json: Whether the text is JSON; else it is CSV.
+        zone: That of times without one; None: UTC.
     """
-    strict = _Reading(_TIMES, t.VariantType() if json else t.StringType())
-    lenient = _Reading(_CONVERTED, t.VariantType())
+    strict = _Reading(_TIMES, t.VariantType() if json else t.StringType(), zone)
+    lenient = _Reading(_CONVERTED, t.VariantType(), zone)
     has_times, has_more = strict.changes(schema), json and lenient.changes(schema)
     whole = t.StructType([*schema.fields, t.StructField(corrupt, t.StringType())])
     read = decoder(text, strict.schema(whole))
@@ -204,7 +254,8 @@ def decoded(
         return read
 
     def result(of: _Reading, record: Column) -> Column:
-        wrong = record[corrupt].isNotNull() | _any(of.wrong(record[f.name], f.dataType) for f in schema)
+        converted = (f for f in schema if of.changes(f.dataType))
+        wrong = record[corrupt].isNotNull() | any_of(of.wrong(record[f.name], f.dataType) for f in converted)
         fields = [of.converted(record[f.name], f.dataType).alias(f.name) for f in schema]
         return F.struct(*fields, F.when(wrong, text).alias(corrupt))
 
@@ -223,10 +274,14 @@ def decoded(
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """Values of the types `kinds` are decoded as `carrier`, text or a variant, and converted then."""
+    """Values of the types `kinds` are decoded as `carrier`, text or a variant, and converted then.
+
+    `zone`: that of times without one; None: UTC.
+    """
 
     kinds: tuple[type[t.DataType], ...]
     carrier: t.DataType
+    zone: str | None
 
     def changes(self, kind: t.DataType) -> bool:
         return self.type_of(kind) != kind
@@ -256,7 +311,8 @@ class _Reading:
                 return F.transform(value, lambda item: self.converted(item, kind.elementType))
             case t.MapType():
                 return F.transform_values(value, lambda _, item: self.converted(item, kind.valueType))
-        return _time(value) if isinstance(self.carrier, t.StringType) else _of_variant(value, kind)
+        is_text = isinstance(self.carrier, t.StringType)
+        return _time(value, self.zone) if is_text else _of_variant(value, kind, self.zone)
 
     def wrong(self, value: Column, kind: t.DataType) -> Column:
         """Whether there is a value that cannot be converted."""
@@ -264,7 +320,7 @@ class _Reading:
             return F.lit(False)
         match kind:
             case t.StructType():
-                return value.isNotNull() & _any(self.wrong(value[field.name], field.dataType) for field in kind)
+                return value.isNotNull() & any_of(self.wrong(value[field.name], field.dataType) for field in kind)
             case t.ArrayType():
                 return F.coalesce(F.exists(value, lambda item: self.wrong(item, kind.elementType)), F.lit(False))
             case t.MapType():
@@ -284,11 +340,15 @@ def _any(conditions: Iterable[Column]) -> Column:
     return functools.reduce(operator.or_, conditions, F.lit(False))
 
 
-def _time(text: Column) -> Column:
-    return F.when(~text.rlike(NO_CLEAR_TIME), text.try_cast("timestamp"))
+def _time(text: Column, zone: str | None) -> Column:
+    found = text.try_cast("timestamp")
+    if zone is not None:
+        has_own = text.rlike(r"[T ]\d{1,2}(:\d{1,2}){0,2}([.]\d*)?\s*[^\s\d:.]")
+        found = F.when(has_own, found).otherwise(F.to_utc_timestamp(found, zone))
+    return F.when(~text.rlike(NO_CLEAR_TIME), found)
 
 
-def _of_variant(value: Column, kind: t.DataType) -> Column:
+def _of_variant(value: Column, kind: t.DataType, zone: str | None) -> Column:
     found = F.schema_of_variant(value)
     is_text, is_whole = found == "STRING", found == "BIGINT"
     is_number = is_whole | found.rlike("^(DECIMAL|DOUBLE|FLOAT)")
@@ -300,7 +360,7 @@ def _of_variant(value: Column, kind: t.DataType) -> Column:
         case t.TimestampType():
             seconds = read("bigint")
             fits = is_whole & seconds.between(-_MOST_SECONDS, _MOST_SECONDS)
-            return F.when(fits, F.timestamp_seconds(seconds)).when(is_text, _time(read("string")))
+            return F.when(fits, F.timestamp_seconds(seconds)).when(is_text, _time(read("string"), zone))
         case t.BooleanType():
             is_true = F.lower(F.trim(read("string"))) == "true"
             return F.when(found == "BOOLEAN", read("boolean")).when(is_text | is_number, is_true)

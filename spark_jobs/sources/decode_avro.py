@@ -16,6 +16,7 @@ from pyspark.sql.types import StringType, StructType
 from spark_jobs.pins import PinnedSchemas
 from spark_jobs.sources.avro_resolution import incompatibility, other_logical_type, parsed_schema
 from spark_jobs.sources.decode import NO_VALUE, NOT_UTF8, REASON
+from spark_jobs.spark.conditions import any_of
 from spark_jobs.spark.gateway import JAVA_ERRORS, jvm
 from spark_jobs.spark.java import java_reason
 
@@ -101,11 +102,13 @@ def _decoded(
     # A malformed record becomes a struct of nulls, or null.
     record, mark = F.col(_DECODED)["record"], F.col(_DECODED)["mark"]
     reason = F.when(mark.isNull() | (mark != F.lit(_MARK)), F.lit(NOT_AVRO) if no_result is None else no_result)
-    if texts := [_field_at(record, path) for path in _text_fields(fields)]:
-        broken = F.lit(False)
-        for text in texts:
-            broken = broken | ~F.coalesce(F.is_valid_utf8(text), F.lit(True))
-        reason = reason.when(broken, NOT_UTF8)
+    if paths := list(_text_fields(fields)):
+
+        def is_broken(one: Column) -> Column:
+            return any_of(~F.coalesce(F.is_valid_utf8(_field_at(one, path)), F.lit(True)) for path in paths)
+
+        # In a lambda function: else Spark's optimizer compares each field that is named with each other one.
+        reason = reason.when(F.exists(F.array(record), is_broken), NOT_UTF8)
     if why_not is not None:
         reason = F.coalesce(why_not, reason)
     columns: Mapping[str, Column] = {name: record[name] for name in fields.names}

@@ -79,6 +79,14 @@ def refuse_unequal(kind: DataType) -> Refused | None:
     return Refused(f"is {kind.simpleString().upper()}, which Spark cannot compare", "name one of its values")
 
 
+def refuse_ungroupable(kind: DataType) -> Refused | None:
+    """Why records cannot be grouped by values of this type, or of a part of it; None where they can."""
+    if refuse_unequal(kind) is None:
+        return None
+    what = f"is {kind.simpleString().upper()}, and records cannot be grouped by that"
+    return Refused(what, "write an expression for one of its fields")
+
+
 def references(frame: DataFrame, texts: Iterable[str]) -> set[str]:
     """The columns of `frame` that the expressions use; they may be aggregates. Raises AnalysisException."""
     used: set[str] = set()

@@ -15,8 +15,10 @@ from pyspark.sql.types import StructType
 
 from spark_jobs.definition.history import FilesHistory
 from spark_jobs.definition.instants import format_instant
+from spark_jobs.definition.payload import Reader
 from spark_jobs.errors import SourceError
 from spark_jobs.pins import PinnedFile
+from spark_jobs.sources.avro_resolution import other_logical_type, other_named_unit
 from spark_jobs.sources.lines import OptionValue, option, read_lines
 from spark_jobs.sources.parquet import (
     FileColumns,
@@ -136,6 +138,7 @@ def read_files(
     *,
     infer_from: int | None = None,
     columns: FileColumns | None = None,
+    reader: Reader = Reader.FLINK,
 ) -> DataFrame:
     """Open exactly these files, lazily.
 
@@ -145,7 +148,8 @@ def read_files(
         schema: The fields of JSON or CSV lines; None: they are inferred. Of other files only the types of columns
             that come from folders count.
         infer_from: Infer them from so many files only.
-        columns: Those of Parquet files, where the caller has them already.
+        columns: Those of Parquet and ORC files, where the caller has them already.
+        reader: Whose rules decode JSON and CSV lines.
 
     Raises:
         SourceError: A file cannot be read, or the headers of CSV files differ.
@@ -153,35 +157,75 @@ def read_files(
     paths = [_GLOB_CHARACTER.sub(r"\\\g<0>", file.path) for file in files]
     with reading(plain_path(paths[0]) if len(paths) == 1 else f"{len(paths)} files"):
         if history.format == "parquet":
-            reader = _exactly(spark.read.options(**history.options), history, spark)
-            return read_parquet(reader, paths, columns or parquet_columns(spark, history, files), schema)
+            files_reader = _exactly(spark.read.options(**history.options), history, spark)
+            known = columns or own_columns(spark, history, files)
+            return read_parquet(files_reader, paths, known or FileColumns((), {}, {}), schema)
         if not history.has_lines:
-            reader = _exactly(spark.read.options(**history.options), history, spark)
+            files_reader = _exactly(spark.read.options(**history.options), history, spark)
             folders = _relation(spark, history).partitionSchema().fieldNames()
-            return read_containers(reader, paths, history.format, list(folders), schema)
-        reader = _exactly(_reader(spark, history, _LINE_OPTIONS), history, spark)
-        return read_lines(spark, history, reader, paths, [file.size for file in files], schema, infer_from)
+            known = columns or own_columns(spark, history, files)
+            return read_containers(files_reader, paths, history.format, list(folders), schema, known)
+        files_reader = _exactly(_reader(spark, history, _LINE_OPTIONS), history, spark)
+        sizes = [file.size for file in files]
+        return read_lines(spark, history, files_reader, paths, sizes, schema, infer_from, reader)
 
 
-def parquet_columns(spark: SparkSession, history: FilesHistory, files: Sequence[PinnedFile]) -> FileColumns:
-    """The columns of Parquet files: those of one file, unless columns may be missing in some."""
+def own_columns(spark: SparkSession, history: FilesHistory, files: Sequence[PinnedFile]) -> FileColumns | None:
+    """The columns of Parquet and ORC files: those of one file, unless columns may be missing in some. Else None."""
+    chosen = [file.path for file in (files if _merges(history) else files[:1])]
     with reading(plain_path(files[0].path)):
-        return columns_of(spark, [file.path for file in (files if _merges(history) else files[:1])])
+        if history.format == "parquet":
+            return columns_of(parquet_footers(spark), chosen)
+        return columns_of(Containers(spark, "orc").columns, chosen) if history.format == "orc" else None
 
 
 def check_same_schema(spark: SparkSession, history: FilesHistory, files: Sequence[PinnedFile]) -> None:
     """Check that files with a schema of their own have the same columns, see `check_same_columns`.
 
-    Avro files may differ where an option names the schema that all are read by.
+    Avro files may differ where an option names the schema that all are read by, but not in the units of numbers.
     """
     paths = [file.path for file in files]
     if history.format == "parquet":
         check_same_columns(paths, parquet_footers(spark), may_miss=_merges(history))
     elif history.format == "orc":
         check_same_columns(paths, Containers(spark, "orc").columns, may_miss=_merges(history))
-    elif history.format == "avro" and not (option(history, "avroschema") or option(history, "avroschemaurl")):
-        hint = "Or name the schema that all are read by: `options: {avroSchemaUrl: /path/x.avsc}`."
-        check_same_columns(paths, Containers(spark, "avro").columns, hint=hint)
+    elif history.format == "avro":
+        containers, reader = Containers(spark, "avro"), _avro_reader(spark, history)
+        if reader is None:
+            hint = "Or name the schema that all are read by: `options: {avroSchemaUrl: /path/x.avsc}`."
+            check_same_columns(paths, containers.columns, hint=hint)
+        _check_same_units(paths, containers, reader)
+
+
+def _avro_reader(spark: SparkSession, history: FilesHistory) -> str | None:
+    """The schema that all Avro files are read by; None: each is read by its own."""
+    if text := option(history, "avroschema"):
+        return str(text)
+    where = str(option(history, "avroschemaurl"))
+    if not where:
+        return None
+    path = hadoop_path(spark, where)
+    try:
+        stream = path.getFileSystem(hadoop_conf(spark)).open(path)
+        try:
+            return str(jvm(spark).org.apache.avro.Schema.Parser().parse(stream).toString())
+        finally:
+            stream.close()
+    except JAVA_ERRORS as error:
+        what = f"the schema of `avroSchemaUrl` cannot be read: {short(java_reason(error))}"
+        raise SourceError(what, plain_path(where), "Correct history.options.") from error
+
+
+def _check_same_units(paths: Sequence[str], containers: Containers, reader: str | None) -> None:
+    """Raise SourceError where a file's numbers would be taken for another time or decimal than its writer meant."""
+    texts = {containers.avro_schema(path): path for path in reversed(paths)}
+    first = next(reversed(texts))
+    for text, path in reversed(texts.items()):
+        wrong = other_named_unit(first, text) if reader is None else other_logical_type(reader, text)
+        if wrong is not None:
+            by = "of the first file" if reader is None else "of history.options"
+            hint = f"Give these files a pipeline of their own, or write them again with the schema {by}."
+            raise SourceError(f"the file's numbers have another unit: {wrong}", plain_path(path), hint)
 
 
 def _merges(history: FilesHistory) -> bool:
@@ -269,52 +313,98 @@ class Containers:
         self._spark = spark
         self._format = file_format
         self._known: dict[str, FileColumns] = {}
+        self._schemas: dict[str, str] = {}
 
     def columns(self, path: str) -> FileColumns:
         """Those of one file. Raises SourceError where it is no such file."""
         try:
             text = self._avro(path) if self._format == "avro" else self._orc(path)
         except JAVA_ERRORS as error:
-            raise SourceError(
-                f"truncated, or not {'an Avro container' if self._format == 'avro' else 'an ORC'} file: "
-                f"{short(java_reason(error))}",
-                plain_path(path),
-                "Write it again, or leave it out.",
-            ) from error
+            raise self._broken(path, error) from error
         if text not in self._known:
-            self._known[text] = FileColumns(tuple(StructType.fromJson(json.loads(text)).fields), {}, {})
+            found = json.loads(text)
+            fields, unreadable = (found, {}) if self._format == "avro" else found
+            self._known[text] = FileColumns(tuple(StructType.fromJson(fields).fields), {}, unreadable)
         return self._known[text]
 
+    def avro_schema(self, path: str) -> str:
+        """The schema with which an Avro file was written, as JSON. Raises SourceError where it is no such file."""
+        if path not in self._schemas:
+            try:
+                self._schemas[path] = str(self._avro_schema(path).toString())
+            except JAVA_ERRORS as error:
+                raise self._broken(path, error) from error
+        return self._schemas[path]
+
+    def _broken(self, path: str, error: Exception) -> SourceError:
+        kind = "an Avro container" if self._format == "avro" else "an ORC"
+        what = f"truncated, or not {kind} file: {short(java_reason(error))}"
+        return SourceError(what, plain_path(path), "Write it again, or leave it out.")
+
     def _avro(self, path: str) -> str:
-        packages = jvm(self._spark)
-        avro = packages.org.apache.avro
+        schema = self._avro_schema(path)
+        self._schemas[path] = str(schema.toString())
+        return str(jvm(self._spark).org.apache.spark.sql.avro.SchemaConverters.toSqlType(schema).dataType().json())
+
+    def _avro_schema(self, path: str) -> JavaObject:
+        avro = jvm(self._spark).org.apache.avro
         data = avro.mapred.FsInput(hadoop_path(self._spark, path), hadoop_conf(self._spark))
         reader = avro.file.DataFileReader.openReader(data, avro.generic.GenericDatumReader())
         try:
-            schema = reader.getSchema()
+            return reader.getSchema()
         finally:
             reader.close()
-        return str(packages.org.apache.spark.sql.avro.SchemaConverters.toSqlType(schema).dataType().json())
 
     def _orc(self, path: str) -> str:
+        """Fields and columns that cannot be read, as JSON."""
         packages = jvm(self._spark)
-        orc = packages.org.apache.orc.OrcFile
-        reader = orc.createReader(hadoop_path(self._spark, path), orc.readerOptions(hadoop_conf(self._spark)))
+        orc = packages.org.apache.orc
+        reader = orc.OrcFile.createReader(
+            hadoop_path(self._spark, path), orc.OrcFile.readerOptions(hadoop_conf(self._spark))
+        )
         try:
-            schema = reader.getSchema()
+            schema, zone = reader.getSchema(), _other_zone(reader, packages)
         finally:
             reader.close()
+        plain, unreadable = orc.TypeDescription.createStruct(), {}
         for name, kind in zip(schema.getFieldNames() or (), schema.getChildren() or (), strict=True):
-            if "local time zone" in kind.toString():
+            text = str(kind.toString())
+            if "local time zone" in text:
                 what = f"column `{name}` is a timestamp with local time zone, which Spark does not read from ORC files"
                 raise SourceError(what, plain_path(path), "Write it as a timestamp in UTC, or write Parquet files.")
+            if zone is not None and re.search(r"\btimestamp\b", text):
+                unreadable[str(name)] = f"a timestamp by the clock of {zone}, where the file was written"
+            else:
+                plain = plain.addField(name, kind.clone())
         utils = packages.org.apache.spark.sql.execution.datasources.orc.OrcUtils
-        return str(utils.toCatalystSchema(schema).json())
+        return json.dumps([json.loads(utils.toCatalystSchema(plain).json()), unreadable])
+
+
+def _other_zone(reader: JavaObject, packages: JavaObject) -> str | None:
+    """The zone of the process that has written an ORC file, where its clock is not this process's; None: it is."""
+    stripes = reader.getStripes()
+    if stripes.isEmpty():
+        return None
+    rows = reader.rows()
+    try:
+        zone = str(rows.readStripeFooter(stripes.get(0)).getWriterTimezone())
+    finally:
+        rows.close()
+    ids = packages.java.time.ZoneId
+    same = not zone or ids.of(zone).getRules().equals(ids.systemDefault().getRules())
+    return None if same else zone
 
 
 def read_containers(
-    reader: DataFrameReader, paths: Sequence[str], file_format: str, folders: Sequence[str], schema: StructType | None
+    reader: DataFrameReader,
+    paths: Sequence[str],
+    file_format: str,
+    folders: Sequence[str],
+    schema: StructType | None,
+    columns: FileColumns | None = None,
 ) -> DataFrame:
-    """The columns of the files. Those of folders `k=v` are text, unless `schema` gives them another type."""
+    """The columns that Spark can read. Those of folders `k=v` are text, unless `schema` gives them another type."""
+    if columns is not None and columns.unreadable:
+        reader = reader.schema(StructType(list(columns.fields)))
     frame = reader.format(file_format).load(list(paths))
     return with_typed_folders(frame, schema or StructType(), {name.lower() for name in folders})

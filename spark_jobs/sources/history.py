@@ -30,7 +30,7 @@ from spark_jobs.sources.files import (
     check_same_schema,
     file_partitions,
     find_files,
-    parquet_columns,
+    own_columns,
     read_files,
 )
 from spark_jobs.sources.hive import read_table, table_partitions
@@ -191,10 +191,12 @@ class FilesSource(Source):
         return opened
 
     def _frame(self, files: Sequence[PinnedFile], numbers: Mapping[PinnedFile, int] | None) -> DataFrame:
-        columns = parquet_columns(self.spark, self.history, files) if self.history.format == "parquet" else None
+        columns = own_columns(self.spark, self.history, files)
         if columns is not None:
             _refuse_unreadable(self.spark, self.pipeline, files[0], columns.unreadable)
-        frame = read_files(self.spark, self.history, files, self._schema(), columns=columns)
+        frame = read_files(
+            self.spark, self.history, files, self._schema(), columns=columns, reader=self.pipeline.reader
+        )
         return frame if numbers is None else with_file_positions(frame, numbers)
 
     def empty(self, schemas: PinnedSchemas | None) -> OpenHistory:
@@ -202,7 +204,9 @@ class FilesSource(Source):
         schema = self._schema()
         try:
             files = self._found()[:1]
-            found = read_files(self.spark, self.history, files, schema, infer_from=1).schema
+            found = read_files(
+                self.spark, self.history, files, schema, infer_from=1, reader=self.pipeline.reader
+            ).schema
         except SourceError:
             if schema is None or not self.history.has_lines:
                 raise
@@ -497,6 +501,8 @@ def _refuse_unreadable(
     texts += [*pipeline.keys.values(), *pipeline.aggregates.values(), pipeline.event_time.expression]
     texts += [pipeline.filter.before_watermark, pipeline.filter.after_watermark]
     texts += [pipeline.watermark.marker, pipeline.watermark.stream, getattr(window, "gap_expression", None)]
+    texts += pipeline.deduplicate.by if pipeline.deduplicate is not None else ()
+    texts += pipeline.lookup.on.values() if pipeline.lookup is not None else ()
     texts.append(pipeline.value.column and f"`{pipeline.value.column}`")
     known = {name.lower(): name for name in unreadable}
     for text in (text for text in texts if text is not None):

@@ -17,9 +17,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
 from spark_jobs.definition.history import FilesHistory
+from spark_jobs.definition.payload import Reader
 from spark_jobs.errors import SourceError
 from spark_jobs.sources.csv_text import NOT_WELL_QUOTED, CsvRules
-from spark_jobs.sources.decode import NOT_UTF8, RAW, REASON, decode
+from spark_jobs.sources.decode import JSON_AS_SPARK, NOT_UTF8, RAW, REASON, decode
 from spark_jobs.sources.parquet import with_typed_folders
 from spark_jobs.spark.failures import OPEN_QUOTE, plain_path, spans_lines
 from spark_jobs.spark.gateway import JAVA_ERRORS, csv_cells, jvm, tried
@@ -34,7 +35,7 @@ _COMPRESSED = (".gz", ".bz2", ".zst", ".lz4", ".snappy", ".deflate")
 _COMPRESSION = 8
 """How many times larger than its file a text is taken to be."""
 _LATIN_1 = "ISO-8859-1"
-_BEFORE_A_LINE_IS_DECODED = ("header", "encoding", "charset", "multiline", "linesep", "comment", "mode")
+_BEFORE_A_LINE_IS_DECODED = ("header", "encoding", "charset", "multiline", "linesep", "comment")
 _BOM = "\ufeff"
 _LINE, _AT, _RECORD = "rw_line", "rw_at", "rw_record"
 _LINES_OF = "rw_lines_of"
@@ -54,6 +55,7 @@ def read_lines(
     sizes: Sequence[int],
     schema: StructType | None,
     infer_from: int | None,
+    values: Reader = Reader.FLINK,
 ) -> DataFrame:
     """The decoded lines of files, with RAW (the line) and REASON (why it cannot be decoded; null: it can).
 
@@ -62,9 +64,13 @@ def read_lines(
         reader: Knows where the folders `k=v` begin. They are columns of text, unless the schema gives another type.
         schema: The fields of the lines and folders; None: those of the lines are inferred.
         infer_from: Infer them from so many files only.
+        values: Whose rules decide about values of another type, and about quotes in CSV.
 
     Raises SourceError for an encoding that cannot be read line by line, and for headers that cannot be used.
     """
+    _refuse_mode(history, values)
+    if values is Reader.SPARK:
+        history = _as_spark_reads(history)
     header = None
     if history.format == "json":
         _refuse_multiline(history)
@@ -75,18 +81,28 @@ def read_lines(
             header = _header(spark, history, of_files)
         lines = _decoded(spark, history, _csv_records(history, reader, of_files, header.at if header else {}))
         # Before the fields are decoded, so that the file's name is not carried along.
-        wrong = F.coalesce(_LINE, _quoting_reason(csv_rules(history)))
-        lines = lines.withColumn(_LINE, wrong).drop(_LINES_OF)
+        wrong = [_quoting_reason(csv_rules(history))] if values is Reader.FLINK else []
+        lines = lines.withColumn(_LINE, F.coalesce(_LINE, *wrong)).drop(_LINES_OF)
     folders = {name.lower() for name in lines.columns} - {RAW, _LINE}
     in_lines = None if schema is None else StructType([f for f in schema if f.name.lower() not in folders])
     if history.format == "json":
         fields = in_lines or inferred(_inferring(spark, history).json(paths[:infer_from]).schema)
-        decoded = decode(lines, F.col(RAW), "json", fields, _line_options(history))
+        decoded = decode(lines, F.col(RAW), "json", fields, _line_options(history), reader=values)
     else:
         whole = _csv_fields(spark, history, paths, header, in_lines, infer_from)
-        decoded = decode(lines, F.col(RAW), "csv", whole, _line_options(history), only=in_lines)
+        decoded = decode(lines, F.col(RAW), "csv", whole, _line_options(history), only=in_lines, reader=values)
     whole = decoded.withColumn(REASON, F.coalesce(_LINE, REASON)).drop(_LINE)
     return with_typed_folders(whole, schema or StructType(), folders)
+
+
+def _as_spark_reads(history: FilesHistory) -> FilesHistory:
+    """The history with what Spark's reader takes where its options do not say."""
+    own: Mapping[str, OptionValue] = JSON_AS_SPARK
+    if history.format == "csv":
+        own = {"escape": "\\", "multiLine": False}
+    said = {key.lower() for key in history.options}
+    more = {key: value for key, value in own.items() if key.lower() not in said}
+    return history.model_copy(update={"options": {**more, **history.options}})
 
 
 def inferred(schema: StructType) -> StructType:
@@ -316,6 +332,13 @@ def column_names(cells: Sequence[str]) -> list[str]:
         f"_c{index}" if not name else f"{name}{index}" if times[name.lower()] > 1 else name
         for index, name in enumerate(plain)
     ]
+
+
+def _refuse_mode(history: FilesHistory, values: Reader) -> None:
+    mode = str(option(history, "mode", "PERMISSIVE"))
+    if values is Reader.FLINK and mode.upper() != "PERMISSIVE":
+        hint = "Leave it out: records that do not fit go to quarantine, whose `threshold` stops a run."
+        raise SourceError(f"the option `mode: {mode}` has no effect", plain_path(history.path[0]), hint)
 
 
 def _refuse_multiline(history: FilesHistory) -> None:

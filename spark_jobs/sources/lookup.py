@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
-from pyspark.sql.types import NumericType, TimestampNTZType, TimestampType
+from pyspark.sql.types import IntegralType, TimestampNTZType, TimestampType
 
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.lookup import Lookup
@@ -46,7 +46,7 @@ def with_lookup(records: DataFrame, pipeline: Pipeline, pinned: PinnedSnapshot |
     for number, (name, text) in enumerate(lookup.on.items()):
         path = ("lookup", "on", name)
         kind, wanted = expression_type(records, text, pipeline, path), rows.schema[name].dataType
-        if kind != wanted and not (isinstance(kind, NumericType) and isinstance(wanted, NumericType)):
+        if kind != wanted and not (isinstance(kind, IntegralType) and isinstance(wanted, IntegralType)):
             what = f"is {kind.simpleString().upper()}, and the table's `{name}` is {wanted.simpleString().upper()}"
             raise refuse(pipeline, path, Refused(what, f"write CAST(... AS {wanted.simpleString().upper()})"))
         one = attempt(records, "lookup.on", text)

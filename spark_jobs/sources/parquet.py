@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -29,19 +30,19 @@ class FileColumns:
 
     Attributes:
         fields: Those that Spark can read. Timestamps of nanoseconds are BIGINT here, as Spark reads them.
-        nanoseconds: The type that timestamps of nanoseconds become, by column.
+        nanoseconds: The type that timestamps of nanoseconds become, by column, or by the path to a field of a struct.
         unreadable: Why Spark cannot read the others, by their names.
     """
 
     fields: tuple[StructField, ...]
-    nanoseconds: Mapping[str, str]
+    nanoseconds: Mapping[tuple[str, ...], str]
     unreadable: Mapping[str, str]
 
     @property
     def types(self) -> dict[str, str]:
         """The type of each column in words."""
         kinds = {field.name: field.dataType.simpleString() for field in self.fields}
-        finer = {name: f"{kind} of nanoseconds" for name, kind in self.nanoseconds.items()}
+        finer = {path[0]: f"{kind} of nanoseconds" for path, kind in self.nanoseconds.items() if len(path) == 1}
         return kinds | finer | dict(self.unreadable)
 
 
@@ -55,10 +56,13 @@ def read_parquet(
     if columns.unreadable:
         reader = reader.schema(StructType(list(columns.fields)))
     frame = reader.parquet(*paths)
-    for name, kind in columns.nanoseconds.items():
-        value = F.col(f"`{name}`")
+    for (name, *fields), kind in columns.nanoseconds.items():
+        whole = F.col(f"`{name}`")
+        value = functools.reduce(lambda part, field: part[field], fields, whole)
         micros = F.call_function("div", value - F.pmod(value, F.lit(1000)), F.lit(1000))
-        frame = frame.withColumn(name, F.timestamp_micros(micros).cast(kind))
+        moment = F.timestamp_micros(micros).cast(kind)
+        inner = ".".join(f"`{field}`" for field in fields)
+        frame = frame.withColumn(name, whole.withField(inner, moment) if fields else moment)
     folders = {name.lower() for name in frame.columns} - {name.lower() for name in columns.types}
     return with_typed_folders(frame, schema or StructType(), folders)
 
@@ -77,10 +81,9 @@ def with_typed_folders(frame: DataFrame, schema: StructType, folders: Collection
     return frame.withColumns({FAILED: F.coalesce(*wrong), **typed}) if typed else frame
 
 
-def columns_of(spark: SparkSession, paths: Sequence[str]) -> FileColumns:
+def columns_of(columns_of_file: Callable[[str], FileColumns], paths: Sequence[str]) -> FileColumns:
     """The columns of all these files together. Their types agree, see `check_same_columns`."""
-    footers = _Footers(spark)
-    files = [footers.columns(path) for path in paths]
+    files = [columns_of_file(path) for path in paths]
     fields = {field.name: field for file in files for field in file.fields}
     nanoseconds = {name: kind for file in files for name, kind in file.nanoseconds.items()}
     unreadable = {name: why for file in files for name, why in file.unreadable.items()}
@@ -135,6 +138,19 @@ def _mixed(what: str, first: str, second: str, hint: str) -> SourceError:
     )
 
 
+def _nanoseconds(field: JavaObject) -> Iterator[tuple[tuple[str, ...], str]]:
+    """The paths to the timestamps of nanoseconds in a column, but for those in lists and maps; and their types."""
+    text, name = str(field.toString()), str(field.getName())
+    if _NANOS not in text or text.startswith("repeated"):
+        return
+    if field.isPrimitive():
+        yield (name,), "timestamp" if f"{_NANOS}true" in text else "timestamp_ntz"
+    elif field.getLogicalTypeAnnotation() is None:
+        for inner in field.asGroupType().getFields():
+            for path, kind in _nanoseconds(inner):
+                yield (name, *path), kind
+
+
 class _Footers:
     """The columns of Parquet files from their footers alone; equal footers give the very same object."""
 
@@ -167,12 +183,9 @@ class _Footers:
         return self._known[text]
 
     def _converted(self, message: JavaObject) -> FileColumns:
-        nanoseconds: dict[str, str] = {}
+        nanoseconds = {path: kind for field in message.getFields() for path, kind in _nanoseconds(field)}
         unreadable: dict[str, str] = {}
-        written = {str(field.getName()): str(field.toString()) for field in message.getFields()}
-        for name, text in written.items():
-            if _NANOS in text and not text.startswith(("required group", "optional group", "repeated")):
-                nanoseconds[name] = "timestamp" if f"{_NANOS}true" in text else "timestamp_ntz"
+        written = {str(field.getName()) for field in message.getFields()}
         times = Counter(name.lower() for name in written)
         try:
             whole = None if max(times.values(), default=0) > 1 else self._fields_of(message)

@@ -12,8 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
 from spark_jobs.definition import Pipeline
-from spark_jobs.definition.engine import Engine
-from spark_jobs.definition.payload import Envelope, Value
+from spark_jobs.definition.payload import Envelope, Reader, Value
 from spark_jobs.pins import PinnedSchemas
 from spark_jobs.sources.csv_text import CsvRules
 from spark_jobs.sources.decode import (
@@ -98,9 +97,9 @@ def with_payload(frame: DataFrame, pipeline: Pipeline, schemas: PinnedSchemas | 
         what = f"column `{value.column}` is text, and {'Avro' if value.format == 'avro' else 'the framing'} is bytes"
         raise refuse(pipeline, ("value", "column"), Refused(what, "name a BINARY column"))
     if not from_lines:
-        return _of_text(frame.withColumn(RAW, text), F.col(RAW), value, pipeline.engine)
+        return _of_text(frame.withColumn(RAW, text), F.col(RAW), value, pipeline.reader)
     line = frame.withColumnsRenamed({REASON: _LINE_REASON, RAW: _LINE_RAW}).withColumn(RAW, text)
-    decoded = _of_text(line, F.col(RAW), value, pipeline.engine)
+    decoded = _of_text(line, F.col(RAW), value, pipeline.reader)
     both = {REASON: F.coalesce(_LINE_REASON, REASON), RAW: F.col(_LINE_RAW)}
     return decoded.withColumns(both).drop(_LINE_REASON, _LINE_RAW)
 
@@ -110,11 +109,11 @@ def decode_bytes(
     content: Column,
     value: Value,
     schemas: PinnedSchemas | None = None,
-    engine: Engine = Engine.FLINK,
+    reader: Reader = Reader.FLINK,
 ) -> DataFrame:
     """Add the fields of `fields_of` to the frame, and REASON: why the bytes cannot be decoded; null where they can.
 
-    `engine`: the live job's, which decides what is JSON.
+    `reader`: whose rules decide what is JSON, and about values of another type.
     """
     if value.format == "avro":
         whole = encoded_fields(frame.sparkSession, value, schemas)
@@ -125,7 +124,7 @@ def decode_bytes(
             decoded = decode_avro(frame, content, value.ddl or "", whole, framed=framed, schema_id=number)
         return decoded if value.envelope is None else opened(decoded, whole, value.envelope)
     text = (body_of(content) if value.is_framed else content).cast("string")
-    decoded = _of_text(frame, text, value, engine)
+    decoded = _of_text(frame, text, value, reader)
     broken = F.when(~F.is_valid_utf8(text), NOT_UTF8)
     if value.is_framed:
         known = value.schema_id if schemas is None else schemas.writers.keys()
@@ -134,14 +133,16 @@ def decode_bytes(
     return decoded.withColumn(REASON, F.coalesce(broken, REASON))
 
 
-def _of_text(frame: DataFrame, text: Column, value: Value, engine: Engine) -> DataFrame:
+def _of_text(frame: DataFrame, text: Column, value: Value, reader: Reader) -> DataFrame:
     if value.format == "text":
         return frame.withColumns({REASON: F.when(text.isNull(), NO_VALUE), TEXT_FIELD: text})
     whole = encoded_fields(frame.sparkSession, value)
     if value.format == "csv":
+        if reader is Reader.SPARK:
+            return decode(frame, text, "csv", whole, reader=reader)
         read = decode(frame, text, "csv", whole, {"escape": '"'})
         return read.withColumn(REASON, F.coalesce(CsvRules().why_wrong(text), REASON))
-    decoded = decode(frame, text, "json", whole, JSON_AS_SPARK if engine is Engine.SPARK else None)
+    decoded = decode(frame, text, "json", whole, JSON_AS_SPARK if reader is Reader.SPARK else None, reader=reader)
     return decoded if value.envelope is None else opened(decoded, whole, value.envelope)
 
 
@@ -154,7 +155,7 @@ def _of_bytes(frame: DataFrame, pipeline: Pipeline, schemas: PinnedSchemas | Non
     raw = F.make_valid_utf8(body.cast("string"))
     if pipeline.value.format == "avro":
         raw = F.lit(None).cast("string")
-    decoded = decode_bytes(frame, F.col(RAW_BYTES), pipeline.value, schemas, pipeline.engine).withColumn(RAW, raw)
+    decoded = decode_bytes(frame, F.col(RAW_BYTES), pipeline.value, schemas, pipeline.reader).withColumn(RAW, raw)
     if tombstones == "keep":
         decoded = decoded.withColumn(REASON, F.when(F.col(RAW_BYTES).isNotNull(), F.col(REASON)))
     return decoded

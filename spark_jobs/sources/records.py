@@ -5,6 +5,7 @@
 | `rw_partition`, `rw_offset` | INT, BIGINT | position in the log; null where the definition names no such column |
 | `rw_arrival` | BIGINT | epoch ms; null likewise |
 | `rw_event_time` | BIGINT | epoch ms; null if missing |
+| `rw_micros` | BIGINT | only for Structured Streaming: the microseconds behind that millisecond, 0 to 999 |
 | `rw_sequence` | BIGINT | only with `position.sequence` |
 | `rw_marker`, `rw_stream` | BOOLEAN, STRING | only for `punctuated`, `interleaved` |
 | `rw_id` | STRUCT | only with `deduplicate`: what duplicates share |
@@ -45,6 +46,7 @@ from spark_jobs.replay.columns import (
     EVENT_TIME,
     GAP,
     MARKER,
+    MICROS,
     OFFSET,
     PARTITION,
     SEQUENCE,
@@ -53,7 +55,7 @@ from spark_jobs.replay.columns import (
 )
 from spark_jobs.replay.deduplication import ID
 from spark_jobs.sources.attempts import FAILED, arguments, attempt, can_fail, evaluated, or_null
-from spark_jobs.sources.decode import NO_VALUE, RAW, RAW_BYTES, REASON
+from spark_jobs.sources.decode import NO_VALUE, RAW, RAW_BYTES, REASON, UNREAD
 from spark_jobs.sources.expressions import (
     Refused,
     analyse,
@@ -61,6 +63,7 @@ from spark_jobs.sources.expressions import (
     expression_type,
     refuse,
     refuse_unequal,
+    refuse_ungroupable,
     refuse_unpublishable,
 )
 from spark_jobs.sources.lookup import lookup_columns, with_lookup
@@ -94,6 +97,8 @@ def canonical(opened: OpenHistory, pipeline: Pipeline, frame: DataFrame | None =
     `filter.before_watermark` and `event_time.missing: drop` leave records out, as SQL's WHERE does. A record that
     cannot be decoded stays, unless a part of the filter that uses only the history's own columns rejects it.
     With `event_time.missing: fail`, a record without event time is good and its `rw_event_time` is null.
+    A record that Spark's rules read with nulls (UNREAD) counts. One that has no event time therefore, or that the
+    filter rejects since it is not true of a null, counts nowhere, and goes to quarantine with that reason.
 
     Raises:
         SourceError: A column does not exist.
@@ -301,12 +306,13 @@ def looked_up_in(decoded: DataFrame, pipeline: Pipeline, pinned: PinnedSnapshot 
 def with_keys(frame: DataFrame, keys: Mapping[str, str], pipeline: Pipeline, section: str = "keys") -> DataFrame:
     """Add the key columns, by name and expression. `pipeline` gives the file and line of a key in errors.
 
-    `section`: where the definition has them, `keys` or the `columns` of an input.
+    `section`: where the definition has them, `keys` or the `columns` of an input. Keys are compared: no maps.
     """
     attempts = {}
     for name, text in keys.items():
         kind = expression_type(frame, text, pipeline, (section, name))
-        if (refused := refuse_unpublishable(kind)) is not None:
+        ungroupable = refuse_ungroupable(kind) if section == "keys" else None
+        if (refused := ungroupable or refuse_unpublishable(kind)) is not None:
             raise refuse(pipeline, (section, name), refused)
         attempts[name] = attempt(frame, f"{section.removesuffix('s')} `{name}`", text)
     return evaluated(frame, attempts)
@@ -329,9 +335,13 @@ def with_event_time(
         f"event time out of [{earliest}, {latest})"
     )
     reason = F.coalesce(times.reason, F.when(is_absurd, why))
+    if UNREAD in frame.columns and not takes_ids_without_event_time(pipeline):
+        frame = frame.withColumn(REASON, F.coalesce(REASON, F.when(times.missing, F.col(UNREAD))))
     if event_time.missing == "quarantine":
         reason = F.when(times.missing, MISSING_EVENT_TIME).otherwise(reason)
     columns = {EVENT_TIME: times.milliseconds, PENDING: reason}
+    if pipeline.engine is Engine.SPARK:
+        columns[MICROS] = times.micros
     more = {}
     if marker is not None:
         _require_boolean(frame, marker, pipeline, ("watermark", "marker"))
@@ -368,7 +378,7 @@ def _with_reason(frame: DataFrame, pipeline: Pipeline) -> DataFrame:
         reasons.append(F.when(functools.reduce(operator.or_, nulls), NO_POSITION))
     if FAILED in frame.columns:
         reasons.append(FAILED)
-    return frame.withColumn(REASON, F.coalesce(*reasons, PENDING)).drop(PENDING, WRONG_ARRIVAL, FAILED)
+    return frame.withColumn(REASON, F.coalesce(*reasons, PENDING)).drop(PENDING, WRONG_ARRIVAL, FAILED, UNREAD)
 
 
 def _with_later_expressions(records: DataFrame, pipeline: Pipeline) -> DataFrame:
@@ -447,6 +457,8 @@ def _accepted(frame: DataFrame, condition: str) -> DataFrame:
     frame = frame.where(~or_null(frame, condition).eqNullSafe(F.lit(False)) | _is_unusable(frame))
     frame = evaluated(frame, {_CONDITION: one})
     keeps = F.coalesce(_CONDITION, F.lit(False))
+    if UNREAD in frame.columns:
+        frame = frame.withColumn(REASON, F.coalesce(REASON, F.when(F.col(_CONDITION).isNull(), F.col(UNREAD))))
     if REASON in frame.columns:
         keeps = keeps | (F.col(REASON).isNotNull() & (F.col(REASON) != NO_VALUE))
     if FAILED in frame.columns:

@@ -18,7 +18,7 @@ from spark_jobs.errors import SourceError
 from spark_jobs.pins import PinnedSchemas, PinnedSnapshot, PinnedTopic, TableFormat
 from spark_jobs.replay.columns import ARRIVAL, OFFSET, PARTITION
 from spark_jobs.sources.archive_table import Archived, archived_in
-from spark_jobs.sources.decode import RAW, RAW_BYTES, REASON
+from spark_jobs.sources.decode import RAW, RAW_BYTES, REASON, UNREAD
 from spark_jobs.sources.expressions import Refused, expression_type, refuse
 from spark_jobs.sources.hive import read_table
 from spark_jobs.sources.kafka import append_time, empty_topic, header_map, pin_topic, read_topic
@@ -183,7 +183,11 @@ def _past_payload(
     payload = placed.select(*_POSITION_COLUMNS, *_aliased(decoded), *_aliased(others))
     as_json = F.to_json(F.struct(*(F.col(f"`{name}`") for name in decoded)), {"ignoreNullFields": "false"})
     return payload.withColumns(
-        {REASON: F.lit(None).cast("string"), RAW: as_json, RAW_BYTES: F.lit(None).cast("binary")}
+        {
+            **dict.fromkeys((REASON, UNREAD), F.lit(None).cast("string")),
+            RAW: as_json,
+            RAW_BYTES: F.lit(None).cast("binary"),
+        }
     )
 
 

@@ -5,8 +5,6 @@ Lines are checked as a whole when they are read (`lines`), and values of topics 
 
 from __future__ import annotations
 
-import functools
-import operator
 from collections.abc import Collection, Iterable
 
 from pyspark.errors import ParseException
@@ -17,6 +15,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructTy
 from spark_jobs.definition import Pipeline
 from spark_jobs.sources.attempts import FAILED
 from spark_jobs.sources.decode import NOT_UTF8
+from spark_jobs.spark.conditions import any_of
 from spark_jobs.spark.expression_tree import paths_in
 
 
@@ -90,7 +89,7 @@ def _is_no_text(value: Column, kind: DataType) -> Column | None:
     else:
         return None
     found = [part for part in parts if part is not None]
-    return functools.reduce(operator.or_, found) if found else None
+    return any_of(found) if found else None
 
 
 def _any_of(values: Column, kind: DataType) -> Column | None:

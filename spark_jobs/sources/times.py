@@ -36,11 +36,13 @@ class Instants:
 
     Attributes:
         milliseconds: BIGINT, epoch ms; null where there is no instant.
+        micros: BIGINT, the microseconds behind the millisecond, 0 to 999.
         missing: BOOLEAN: the value is null or blank.
         reason: STRING: why a value that is there is not an instant; null otherwise.
     """
 
     milliseconds: Column
+    micros: Column
     missing: Column
     reason: Column
 
@@ -82,7 +84,7 @@ def instants(value: Column, kind: t.DataType, unit: Unit) -> Instants:
     """Convert a column for which `unit_refused` is None. Blank text counts as missing."""
     never = F.lit(None).cast("string")
     if unit == "timestamp":
-        return Instants(F.unix_millis(value), value.isNull(), never)
+        return Instants(F.unix_millis(value), _behind(F.unix_micros(value)), value.isNull(), never)
     missing = value.isNull() | (F.trim(value) == "") if isinstance(kind, t.StringType) else value.isNull()
     if unit == "iso":
         moment = F.coalesce(value.try_cast("timestamp"), _from_java_text(value).try_cast("timestamp"))
@@ -96,12 +98,12 @@ def instants(value: Column, kind: t.DataType, unit: Unit) -> Instants:
         )
         shown = F.substring(F.trim(value), 1, _SHOWN_LENGTH)
         reason = F.when(missing | (moment.isNotNull() & zoned), never).otherwise(F.concat(why, shown))
-        return Instants(F.when(zoned, F.unix_millis(moment)), missing, reason)
-    milliseconds = _scaled(value, kind, unit)
+        return Instants(F.when(zoned, F.unix_millis(moment)), _behind(F.unix_micros(moment)), missing, reason)
+    milliseconds, micros = _scaled(value, kind, unit), _scaled_micros(value, kind, unit)
     text = isinstance(kind, t.StringType)
     what = F.when(value.try_cast("decimal(38,9)").isNull(), "event time is not a number") if text else never
     unreadable = F.coalesce(what, F.lit("event time is out of any range"))
-    return Instants(milliseconds, missing, F.when(~missing & milliseconds.isNull(), unreadable))
+    return Instants(milliseconds, micros, missing, F.when(~missing & milliseconds.isNull(), unreadable))
 
 
 def _is_plain_utc(text: Column) -> Column:
@@ -118,6 +120,20 @@ def _from_java_text(text: Column) -> Column:
     """
     without_name = F.regexp_replace(text, r"\[[^\]]+\]\s*$", "")
     return F.regexp_replace(without_name, r"([T ]\d{1,2}:\d{1,2})(\s*[A-Za-z+\-])", "$1:00$2")
+
+
+def _behind(micros: Column) -> Column:
+    """The part of epoch microseconds that is no whole millisecond."""
+    return F.pmod(micros, F.lit(1000))
+
+
+def _scaled_micros(value: Column, kind: t.DataType, unit: Unit) -> Column:
+    if isinstance(kind, t.IntegralType):
+        return _behind(value.cast("bigint")) if unit == "us" else F.lit(0).cast("bigint")
+    exact = value if isinstance(kind, t.DecimalType) else value.try_cast("decimal(38,9)")
+    factor = {"s": 1_000_000, "ms": 1000, "us": 1}[unit]
+    scaled = F.try_multiply(exact.try_cast("decimal(28,9)"), F.lit(factor).cast("decimal(8,0)"))
+    return _behind(F.floor(scaled).try_cast("bigint"))
 
 
 def _scaled(value: Column, kind: t.DataType, unit: Unit) -> Column:

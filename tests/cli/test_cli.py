@@ -9,9 +9,13 @@ import json
 from pathlib import Path
 
 import pytest
+from py4j.protocol import Py4JJavaError
 
+from spark_jobs.cli.app import known_failure
+from spark_jobs.errors import noted
 from spark_jobs.runs.documents import Request
 from spark_jobs.runs.store import PAGE, REPORT, RunStore
+from spark_jobs.spark.gateway import jvm
 from tests.command_line import Rewindow, in_process
 from tests.runs.small_runs import definition_text, record, write
 from tests.sampling import sample
@@ -193,3 +197,12 @@ def test_a_sql_mistake_is_short(rewindow) -> None:
     code, _, err = rewindow("sql", "SELECT * FROM rewindow.none.there")
     assert code == 2
     assert len(err) < 500
+
+
+def test_an_unexpected_error_of_java_has_its_own_reason_and_its_stage(spark) -> None:
+    with pytest.raises(Py4JJavaError) as failed, noted("stage windows of orders"):
+        jvm(spark).java.util.ArrayList().get(5)
+    found = known_failure(failed.value)
+    assert "IndexOutOfBoundsException: Index 5 out of bounds" in found
+    assert "(stage windows of orders). Add --debug" in found
+    assert "An error occurred while calling" not in found

@@ -31,9 +31,9 @@ def test_a_number_of_five_thousand_digits_is_refused_at_its_line(refusals, defin
 
 
 def test_a_variable_that_holds_such_a_number_is_refused_too(refusals, definition) -> None:
-    text = definition(("path: data/*.parquet", "path: data/*.parquet\n  options:\n    n: ${DATA_N}"))
+    text = definition(("path: data/*.parquet", "path: data/*.parquet\n  options:\n    mergeSchema: ${DATA_N}"))
     message, *_ = refusals(text, {"DATA_N": "7" * 5_000})
-    assert message.startswith("p.yaml:6: history.options.n: a number of 5000 characters")
+    assert message.startswith("p.yaml:6: history.options.mergeSchema: a number of 5000 characters")
 
 
 @pytest.mark.parametrize("nested", ["[" * 1_000 + "]" * 1_000, "{a: " * 1_000 + "1" + "}" * 1_000, "[" * 100_000])

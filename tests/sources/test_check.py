@@ -93,6 +93,8 @@ def test_a_sound_definition_has_no_problems(check) -> None:
          "p.yaml:15: keys.carrier: current_timestamp() gives another value"),
         ("carrier: key", "carrier: map(key, 1)",
          "p.yaml:15: keys.carrier: is MAP<STRING,INT>, and records cannot be grouped by that"),
+        ("carrier: key", "carrier: array(struct(map(key, 1) AS m))",
+         "p.yaml:15: keys.carrier: is ARRAY<STRUCT<M:MAP<STRING,INT>>>, and records cannot be grouped by that"),
         ("expression: sched_dep", "expression: sched_depp",
          "p.yaml:17: event_time.expression: there is no column `sched_depp`; did you mean `sched_dep`? known columns: "
          "partition, offset, arrival, key, value, sched_dep, distance, carrier"),

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from pyarrow import orc
+from pyspark.sql import SparkSession
 
+from spark_jobs.definition import Pipeline
+from spark_jobs.definition.history import FilesHistory
 from spark_jobs.errors import SourceError
 from spark_jobs.sources import canonical, check_expressions, good, inspect_history, open_history, quarantined
+from spark_jobs.sources.files import check_same_schema, find_files
+from spark_jobs.spark.gateway import jvm
 from tests.sampling import first_of
 from tests.sources.conftest import BASE, make_pipeline, payload, records, write_log
 
@@ -66,11 +72,40 @@ def test_files_that_differ_or_are_damaged_are_named(spark, tmp_path: Path, file_
     assert f"not an {'Avro container' if file_format == 'avro' else 'ORC'} file" in told and f"b.{file_format}" in told
 
 
+def _over_orc(path: Path, time: str) -> Pipeline:
+    return make_pipeline(
+        path,
+        history={"format": "orc", "position": {"partition": "0", "offset": "v", "arrival": "v", "arrival_unit": "ms"}},
+        value={"format": "columns"},
+        keys={},
+        event_time={"expression": time, "unit": "timestamp"},
+    )
+
+
 def test_a_type_of_orc_that_spark_does_not_read_is_named(spark, tmp_path: Path) -> None:
     times = pa.array([datetime(2024, 3, 1, tzinfo=UTC)])
     orc.write_table(pa.table({"v": [1], "t": times}), str(tmp_path / "a.orc"))
     told = refusal(spark, tmp_path, format="orc")
     assert "column `t` is a timestamp with local time zone, which Spark does not read" in told and "a.orc" in told
+
+
+def test_times_of_an_orc_file_from_another_zone_are_not_taken_for_instants(spark, tmp_path: Path) -> None:
+    """Such a file has the writer's local time: its instants would be off by the difference of the zones."""
+    zones = jvm(spark).java.util.TimeZone
+    own = zones.getDefault()
+    rows = spark.sql("SELECT 1L AS v, timestamp_millis(1709294400000) AS t, 'a' AS k").coalesce(1)
+    try:
+        for zone in ("America/New_York", "Etc/UTC"):
+            zones.setDefault(zones.getTimeZone(zone))
+            rows.write.format("orc").save(str(tmp_path / zone.replace("/", "_")))
+    finally:
+        zones.setDefault(own)
+    with pytest.raises(SourceError, match="column `t` cannot be read: a timestamp by the clock of America/New_York"):
+        open_history(spark, _over_orc(tmp_path / "America_New_York", "t"))
+    unused = open_history(spark, _over_orc(tmp_path / "America_New_York", "timestamp_millis(v)"))
+    assert unused.frame.select("k").collect()[0][0] == "a"
+    (row,) = open_history(spark, _over_orc(tmp_path / "Etc_UTC", "t")).frame.selectExpr("unix_millis(t)").collect()
+    assert row[0] == 1_709_294_400_000
 
 
 def test_avro_files_of_several_schemas_are_read_by_one_that_is_named(spark, tmp_path: Path) -> None:
@@ -87,3 +122,61 @@ def test_avro_files_of_several_schemas_are_read_by_one_that_is_named(spark, tmp_
     pipeline = make_pipeline(tmp_path / "log", history=history, keys={"note": "note"})
     rows = good(canonical(open_history(spark, pipeline), pipeline)).orderBy("rw_offset").collect()
     assert [one.note for one in rows] == ["none", "x"]
+
+
+_CONNECT, _DEBEZIUM = "org.apache.kafka.connect.data.", "io.debezium.time."
+
+
+def _long(**more: object) -> dict[str, object]:
+    return {"type": "long", **more}
+
+
+@pytest.mark.parametrize(
+    ("reader", "writer", "said"),
+    [
+        (_long(logicalType="timestamp-millis"), _long(logicalType="timestamp-micros"), "timestamp-micros there"),
+        (
+            _long(logicalType="timestamp-millis"),
+            _long(**{"connect.name": f"{_DEBEZIUM}MicroTimestamp"}),
+            "micros there",
+        ),
+        (None, _long(**{"connect.name": f"{_DEBEZIUM}MicroTimestamp"}), "timestamp-micros there"),
+        (_long(logicalType="timestamp-millis"), _long(**{"connect.name": f"{_CONNECT}Timestamp"}), ""),
+        (_long(logicalType="timestamp-millis"), "long", ""),
+        (
+            ["null", _long(logicalType="timestamp-millis")],
+            _long(logicalType="timestamp-nanos"),
+            "timestamp-nanos there",
+        ),
+    ],
+)
+def test_avro_files_whose_numbers_have_another_unit_are_refused(
+    spark: SparkSession, tmp_path: Path, reader: object, writer: object, said: str
+) -> None:
+    """`reader` None: there is no schema for all files, and the first file was written with milliseconds by its name."""
+    first = _long(**{"connect.name": f"{_DEBEZIUM}Timestamp"}) if reader is None else reader
+    schemas = [_of_time(one) for one in (first, writer)]
+    for number, schema in enumerate(schemas):
+        write_avro(spark, tmp_path / f"{number}.avro", schema)
+    options = {} if reader is None else {"options": {"avroSchema": schemas[0]}}
+    history = FilesHistory.model_validate({"kind": "files", "path": str(tmp_path), "format": "avro", **options})
+    files = find_files(spark, history)
+    if not said:
+        check_same_schema(spark, history, files)
+        return
+    with pytest.raises(SourceError, match=rf"field at is .*{said}") as refused:
+        check_same_schema(spark, history, files)
+    assert "1.avro" in str(refused.value)
+
+
+def _of_time(kind: object) -> str:
+    return json.dumps({"type": "record", "name": "one", "fields": [{"name": "at", "type": kind}]})
+
+
+def write_avro(spark: SparkSession, path: Path, schema: str) -> None:
+    """A container file of this schema without records."""
+    packages = jvm(spark)
+    avro = packages.org.apache.avro
+    parsed = avro.Schema.Parser().parse(schema)
+    writer = avro.file.DataFileWriter(avro.generic.GenericDatumWriter(parsed))
+    writer.create(parsed, packages.java.io.File(str(path))).close()

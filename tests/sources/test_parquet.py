@@ -259,3 +259,22 @@ def test_keys_of_parquet_files_are_text_and_typed_folders_cost_their_records_alo
     assert [(row.shop, row.store) for row in good(records).collect()] == [("ok", 7)]
     reasons = sorted(row.reason for row in quarantined(records).collect())
     assert reasons == ["column `shop`: not valid UTF-8"] * 2 + ["wrong type for field store"] * 3
+
+
+def test_nanoseconds_in_a_struct_are_times(spark, tmp_path: Path, pipeline: MakePipeline) -> None:
+    """Spark gives them as BIGINT, which no unit of a definition reads."""
+    nanos = 1_709_294_400_123_456_789
+    inner = pa.struct([("at", pa.timestamp("ns", "UTC")), ("local", pa.timestamp("ns")), ("v", pa.int64())])
+    row = pa.array([{"e": {"at": nanos, "local": nanos, "v": 7}}, {"e": None}], pa.struct([("e", inner)]))
+    table = pa.table({"partition": [0, 0], "offset": [0, 1], "arrival": [1, 2], "s": row})
+    pq.write_table(table, tmp_path / "a.parquet")
+    found = pipeline(
+        tmp_path,
+        history={"position": {"partition": "partition", "offset": "`offset`", "arrival_unit": "ms"}},
+        value={"format": "columns"},
+        keys={},
+        event_time={"expression": "s.e.at", "unit": "timestamp", "missing": "quarantine"},
+    )
+    rows = good(canonical(open_history(spark, found), found)).selectExpr("rw_event_time", "s.e.local", "s.e.v")
+    (only,) = rows.collect()
+    assert (only[0], only.local.microsecond, only.v) == (1_709_294_400_123, 123_456, 7)
