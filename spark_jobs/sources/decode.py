@@ -336,10 +336,6 @@ _MOST_SECONDS = (2**63 - 1) // 1_000_000
 """What a TIMESTAMP holds, in seconds of the epoch: Spark's conversion fails beyond it, and the whole job with it."""
 
 
-def _any(conditions: Iterable[Column]) -> Column:
-    return functools.reduce(operator.or_, conditions, F.lit(False))
-
-
 def _time(text: Column, zone: str | None) -> Column:
     found = text.try_cast("timestamp")
     if zone is not None:
