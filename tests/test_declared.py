@@ -99,7 +99,8 @@ def test_every_declared_package_is_imported_or_named_as_one_that_is_only_started
 
 
 def test_every_declared_package_is_pinned() -> None:
-    pinned = re.findall(r"^([\w.-]+)(?:\[[\w,-]+\])?==", (ROOT / "requirements.txt").read_text(), re.MULTILINE)
+    texts = [(ROOT / name).read_text() for name in ("requirements.txt", "requirements-dev.txt")]
+    pinned = re.findall(r"^([\w.-]+)(?:\[[\w,-]+\])?==", "\n".join(texts), re.MULTILINE)
     needed = of_extras(("dev",))
     assert needed <= {canonicalize_name(name) for name in pinned}
 

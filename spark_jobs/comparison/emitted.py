@@ -110,7 +110,7 @@ class EmittedRows:
         self.pipeline = pipeline
         self.opened = open_rows(spark, self.live.source, pipeline)
         self._types = types
-        self._values = _value_columns(self.opened.frame, pipeline)
+        self._values = value_columns(self.opened.frame, pipeline)
         self._cached = cached
         self._decoded: DataFrame | None = None
 
@@ -167,7 +167,9 @@ class EmittedRows:
         if self.opened.topic is not None and offsets:
             rows = self._of_topic(behind(offsets)).where(behind(offsets))
         elif self.live.emitted_at is not None and since is not None:
-            rows = self._canonical(emitted_since(self.opened.frame, self.live, since)).where(F.col(AT) >= F.lit(since))
+            rows = self.canonical_rows(emitted_since(self.opened.frame, self.live, since)).where(
+                F.col(AT) >= F.lit(since)
+            )
         else:
             return None
         inside = is_within(F.col(START), within)
@@ -197,7 +199,7 @@ class EmittedRows:
 
     def _with_bytes(self, frame: DataFrame) -> DataFrame:
         """The canonical rows that can be read, with the bytes of their records."""
-        rows = _canonical(self.opened, frame, self.pipeline, self._values, self._types, (KEY_BYTES, VALUE_BYTES))
+        rows = canonical_rows(self.opened, frame, self.pipeline, self._values, self._types, (KEY_BYTES, VALUE_BYTES))
         return rows.where(F.col(_WHY).isNull())
 
     def panes(self, start: int) -> tuple[DataFrame, tuple[str, ...]]:
@@ -223,7 +225,7 @@ class EmittedRows:
         """Every row about a window, canonical. The rows of a topic are decoded once."""
         if self._decoded is not None:
             return self._decoded
-        rows = self._canonical(self.opened.frame)
+        rows = self.canonical_rows(self.opened.frame)
         if self.opened.topic is not None:
             rows = self._decoded = self._persisted(rows)
         return rows
@@ -232,17 +234,17 @@ class EmittedRows:
         """The canonical rows without most of those whose windows start outside of `spans`."""
         if self.opened.topic is not None:
             return self._of_topic(placed_in(spans))
-        return self._canonical(starts_in(self.opened.frame, self.live, windows_of(self.pipeline), spans))
+        return self.canonical_rows(starts_in(self.opened.frame, self.live, windows_of(self.pipeline), spans))
 
     def _of_topic(self, condition: Column) -> DataFrame:
         """The canonical rows of a topic, without most of those for which the condition does not hold; all where no run
         has kept any."""
         topic = self.opened.topic
         is_pruned = topic is not None and topic.has_kept
-        return self._canonical(self.opened.frame.where(condition)) if is_pruned else self._whole()
+        return self.canonical_rows(self.opened.frame.where(condition)) if is_pruned else self._whole()
 
-    def _canonical(self, frame: DataFrame) -> DataFrame:
-        return _canonical(self.opened, frame, self.pipeline, self._values, self._types)
+    def canonical_rows(self, frame: DataFrame) -> DataFrame:
+        return canonical_rows(self.opened, frame, self.pipeline, self._values, self._types)
 
     def _emitted(self, rows: DataFrame, unreadable: int, outside: int, notes: tuple[str, ...]) -> Emitted:
         good = rows.where(F.col(_WHY).isNull()).drop(_WHY, _UNKNOWN)
@@ -371,7 +373,7 @@ def _ranked(rows: DataFrame, keys: tuple[str, ...], *, in_topic: bool) -> DataFr
     )
 
 
-def _canonical(
+def canonical_rows(
     opened: OpenRows,
     frame: DataFrame,
     pipeline: Pipeline,
@@ -450,7 +452,7 @@ def _read(
     return evaluated(frame, tries), {path: F.col(name) for path, name in names.items()}
 
 
-def _value_columns(frame: DataFrame, pipeline: Pipeline) -> dict[str, str]:
+def value_columns(frame: DataFrame, pipeline: Pipeline) -> dict[str, str]:
     """For each compared aggregate its expression over the emitted columns. Aggregates without one are not compared."""
     live = live_of(pipeline)
     there = {name.lower() for name in frame.columns}

@@ -194,7 +194,7 @@ class TopicRows:
             kept = self.table.rows(self.kept).where(reduce(or_, ends, F.lit(False)))
             stored = kept.select(*_RAW, F.col("window_start").alias(PLACED))
             rows = rows.unionByName(stored) if self.ahead() else stored
-        return _decoded_rows(rows, self)
+        return decoded_rows(rows, self)
 
     def keep(self, starts: Callable[[DataFrame], Column]) -> TopicRows:
         """Append what only the topic has to the table; the same rows, which come from there.
@@ -248,7 +248,7 @@ def _has_headers(live: object) -> bool:
     return isinstance(live, Live) and "headers" in live.model_dump_json()
 
 
-def _decoded_rows(log: DataFrame, read: TopicRows) -> DataFrame:
+def decoded_rows(log: DataFrame, read: TopicRows) -> DataFrame:
     """Raw records with the columns that the module lists."""
     topic = read.source
     rows = log.select(

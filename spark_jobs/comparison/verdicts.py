@@ -35,6 +35,7 @@ from spark_jobs.replay.assign import END
 from spark_jobs.replay.band import UNDECIDED
 from spark_jobs.replay.spec import complete_name
 from spark_jobs.spark.conditions import all_of
+from spark_jobs.spark.gateway import tried
 
 VERDICT, LABEL, BASIS, DIFFERS = "verdict", "label", "basis", "differs"
 CLOSED_AT = "closed_at"
@@ -104,12 +105,12 @@ def same(left: Column, right: Column, left_type: DataType, right_type: DataType,
 
     Null equals null and NaN equals NaN. Numbers are equal if they differ by at most the tolerance (inclusive). Whole
     numbers and decimals are compared exactly, floating-point numbers up to their rounding error. A number never equals
-    null, NaN or infinity, whatever the tolerance.
+    null, NaN or infinity, whatever the tolerance. A value that the right type cannot hold equals nothing.
     """
     numbers = isinstance(left_type, NumericType) and isinstance(right_type, NumericType)
-    if not numbers and left_type != right_type:
-        left = left.try_cast(right_type)
     equal = left.eqNullSafe(right)
+    if not numbers and left_type != right_type:
+        equal = left.try_cast(right_type).eqNullSafe(right) & ~is_none_of(left, right_type)
     if not numbers or tolerance is None or not (tolerance.absolute or tolerance.relative):
         return equal
     near = _near(left.cast("double"), right.cast("double"), tolerance)
@@ -117,6 +118,11 @@ def same(left: Column, right: Column, left_type: DataType, right_type: DataType,
         exact = _near_exactly(_as_decimal(left, left_type), _as_decimal(right, right_type), tolerance)
         near = F.coalesce(exact, near)  # null where the difference needs more than 38 digits
     return equal | F.coalesce(near, F.lit(False))
+
+
+def is_none_of(value: Column, kind: DataType) -> Column:
+    """Whether there is a value, and it, or a part of it, cannot be cast to this type."""
+    return value.isNotNull() & tried(value.cast(kind)).isNull()
 
 
 def _near(a: Column, b: Column, tolerance: Tolerance) -> Column:

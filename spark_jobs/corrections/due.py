@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import or_
 
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from spark_jobs.comparison.emitted import ROWS, emitted_name, live_of
 from spark_jobs.comparison.join_keys import join_columns, with_join_keys
-from spark_jobs.comparison.verdicts import LABEL, VERDICT, ComparisonScope, Label, Verdict, all_same
+from spark_jobs.comparison.verdicts import LABEL, VERDICT, ComparisonScope, Label, Verdict, all_same, is_none_of
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.corrections import CorrectedValue, Corrections, destination_name
 from spark_jobs.definition.deployments import Deployment, current_deployment
@@ -130,7 +131,7 @@ def due(scope: CorrectionScope, published: DataFrame | None = None, head: int | 
     def same(one: Callable[[str], str], other: Callable[[str], str]) -> Column:
         return all_same(joined, scope.comparison, one, other)
 
-    is_same = F.when(want & seen, same(_want, _seen)).otherwise(want == seen)
+    is_same = F.when(want & seen, same(_want, _seen) & ~F.col("rw_unlike")).otherwise(want == seen)
     chosen = joined.where(F.col("window_end") < F.timestamp_millis(F.lit(final))).where(
         ~is_same & (F.col("revision") > F.col("rw_revision"))
     )
@@ -209,7 +210,8 @@ def _wanted(scope: CorrectionScope, published: DataFrame) -> DataFrame:
 def _known_to_readers(scope: CorrectionScope, head: int | None) -> DataFrame:
     """What readers have (`rw_have`), and the value that a correction has to differ from (`rw_seen`).
 
-    The two differ where corrections were reverted: the corrected value does not come again. `rw_rule`: the faithful
+    The two differ where corrections were reverted: the corrected value does not come again. `rw_unlike`: the live job
+    emitted a value that the replay's type cannot hold, so that it differs from each. `rw_rule`: the faithful
     value of the comparison, `rw_ruled`: whether there is one; null where a delivery is the last that is known.
     """
     emitted = _emitted(scope)
@@ -230,6 +232,7 @@ def _known_to_readers(scope: CorrectionScope, head: int | None) -> DataFrame:
         F.when(reverted, F.col(EXISTED)).otherwise(has).alias("rw_seen"),
         F.col("revision").alias("rw_revision"),
         F.lit(None).cast("boolean").alias("rw_ruled"),
+        F.lit(False).alias("rw_unlike"),
         *(cell(new_name(v)).cast(kinds[_have(v)]).alias(_have(v)) for v in scope.values),
         *(
             F.when(reverted, cell(old_name(v))).otherwise(cell(new_name(v))).cast(kinds[_seen(v)]).alias(_seen(v))
@@ -256,12 +259,15 @@ def _emitted(scope: CorrectionScope) -> DataFrame:
     kinds = {f.name: f.dataType for f in scope.spark.table(scope.tables.windows).schema}
     has = F.coalesce(F.col(ROWS) > 0, F.lit(False))
     ruled = ~F.col(VERDICT).isin(Verdict.EXTRA.value, Verdict.ALL_LATE.value)
+    # The columns for what readers have are of the replay's types, which have no place for such a value.
+    unlike = reduce(or_, (is_none_of(F.col(f"`{emitted_name(v)}`"), kinds[v]) for v in scope.values))
     return found.select(
         *(F.col(f"`{k}`").cast(kinds[k]).alias(k) for k in scope.identity),
         has.alias("rw_have"),
         has.alias("rw_seen"),
         F.lit(0).alias("rw_revision"),
         ruled.alias("rw_ruled"),
+        unlike.alias("rw_unlike"),
         *(F.col(f"`{emitted_name(v)}`").try_cast(kinds[v]).alias(_have(v)) for v in scope.values),
         *(F.col(f"`{emitted_name(v)}`").try_cast(kinds[v]).alias(_seen(v)) for v in scope.values),
         *(F.col(f"`{v}`").cast(kinds[v]).alias(_rule(v)) for v in scope.values),

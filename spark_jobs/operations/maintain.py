@@ -88,10 +88,13 @@ def not_covered(published: Iterable[LedgerRow]) -> list[LedgerRow]:
 def delete_states(spark: SparkSession, tables: Tables, pipeline: Pipeline, before: datetime | None) -> int:
     """Delete all but the latest timeline states of each definition, and those saved before `before`; how many.
 
-    The state that the next reconciliation goes on from stays in any case.
+    The state that the next reconciliation goes on from stays in any case, and so do those of a pipeline of this name
+    with another table.
     """
     needed = {row["run_id"] for row in Ledger(spark, tables).published() if row["whole"]}
+    others = spark.table(tables.runs).where(F.col("output") != tables.windows).select("run_id")
     states = spark.table(tables.timeline_state).where(F.col("pipeline") == pipeline.name)
+    states = states.join(others, "run_id", "left_anti")
     saved_at = F.unix_micros("saved_at").alias("saved_us")
     order = (F.desc("processing_time_end"), F.desc("saved_at"))
     seen: dict[str, int] = {}

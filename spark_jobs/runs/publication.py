@@ -242,7 +242,10 @@ def save_state(job: Job) -> None:
 
 
 def _drop_older_states(job: Job) -> None:
-    """Once a run is published, its state stands for those of earlier runs at the same end offsets."""
+    """Once a run is published, its state stands for those of earlier runs of its table at the same end offsets.
+
+    A run of a part of the range stands for no whole one: the next reconciliation goes on from that.
+    """
     plan, table = job.plan, job.result.tables.timeline_state
     same = (
         job.spark.table(table)
@@ -252,9 +255,13 @@ def _drop_older_states(job: Job) -> None:
     if not job.is_faithful:
         same = same.where(F.col("watermark_below").isNull())
     runs = {row["run_id"] for row in same.select("run_id", "as_of").collect() if row["as_of"] == plan.as_of}
-    if job.result.run_id in runs:
-        for earlier in sorted(runs - {job.result.run_id}):
-            job.ledger.delete_rows(table, earlier)
+    if job.result.run_id not in runs or len(runs) == 1:
+        return
+    earlier = job.ledger.runs().where(F.col("run_id").isin(sorted(runs - {job.result.run_id})))
+    if not plan.is_whole:
+        earlier = earlier.where(~F.coalesce("whole", F.lit(False)))
+    for row in earlier.select("run_id").orderBy("run_id").collect():
+        job.ledger.delete_rows(table, row["run_id"])
 
 
 def _counts(job: Job) -> dict[str, Any]:

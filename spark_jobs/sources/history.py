@@ -77,6 +77,14 @@ class Source:
         """The columns by which it is partitioned; a filter on them prunes the read."""
         return ()
 
+    def table_of_metastore(self) -> DataFrame | None:
+        """The table of a metastore that it reads, or a view; None: it reads none."""
+        return None
+
+    def topic(self) -> Topic | None:
+        """The topic that it reads; None: it reads none."""
+        return None
+
     def since(
         self, opened: OpenHistory, ends: Mapping[int, int], whole: Sequence[PinnedSnapshot | None] = (None,)
     ) -> DataFrame:
@@ -292,6 +300,9 @@ class HiveSource(Source):
         with named_by(self.pipeline, "history", "table"):
             return read_table(self.spark, self.history.table, self.history.metastore)
 
+    def table_of_metastore(self) -> DataFrame | None:
+        return self._table()
+
 
 @dataclass(frozen=True)
 class LakeSource(Source):
@@ -348,6 +359,9 @@ class KafkaSource(Source):
     def empty(self, schemas: PinnedSchemas | None) -> OpenHistory:
         return _empty(empty_topic(self.spark, self.history), schemas)
 
+    def topic(self) -> Topic | None:
+        return self.history
+
     def since(
         self, opened: OpenHistory, ends: Mapping[int, int], whole: Sequence[PinnedSnapshot | None] = (None,)
     ) -> DataFrame:
@@ -391,6 +405,13 @@ class StitchedSource(Source):
         table = f"Hive table {past.table}" if chosen is None else chosen.description
         parts = f"{table}, then {_describe_topic(self.history.recent)}"
         return OpenHistory(frame, (), parts, offsets, behind=now, snapshot=chosen)
+
+    def table_of_metastore(self) -> DataFrame | None:
+        past = self.history.past
+        return None if past.lake_format else read_table(self.spark, past.table, past.metastore)
+
+    def topic(self) -> Topic | None:
+        return self.history.recent
 
     def empty(self, schemas: PinnedSchemas | None) -> OpenHistory:
         with named_by(self.pipeline, "history"):

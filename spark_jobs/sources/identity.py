@@ -15,12 +15,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs.definition import Pipeline
-from spark_jobs.definition.history import HiveHistory
-from spark_jobs.definition.kafka import StitchedHistory
+from spark_jobs.definition.kafka import Topic
 from spark_jobs.pins import Change, OffsetRange, PinnedFile, PinnedSnapshot, PinnedTopic
 from spark_jobs.sources.behind import TableShape, table_shape
 from spark_jobs.sources.files import changed_files, how_it_changed
-from spark_jobs.sources.hive import read_table
+from spark_jobs.sources.history import source_of
 from spark_jobs.sources.kafka import read_log
 from spark_jobs.sources.lake_tables import change_between, column_ids
 from spark_jobs.sources.opened import OpenHistory
@@ -67,19 +66,16 @@ class Identity:
 
 def identity_of(spark: SparkSession, pipeline: Pipeline, opened: OpenHistory, ends: Mapping[int, int]) -> Identity:
     """What an opened history (no union) is known by. `ends`: the end offsets up to which it is read."""
-    topic, history = opened.topic, pipeline.history
+    topic, source = opened.topic, source_of(spark, pipeline)
     shape, columns = None, {}
-    table = history if isinstance(history, HiveHistory) else None
-    if isinstance(history, StitchedHistory) and not history.past.lake_format:
-        table = history.past
-    if table is not None:
-        shape, columns = table_shape(spark, read_table(spark, table.table, table.metastore))
+    if (table := source.table_of_metastore()) is not None:
+        shape, columns = table_shape(spark, table)
     elif opened.snapshot is not None:
         columns = column_ids(spark, opened.snapshot)
     return Identity(
         topic_id=None if topic is None else topic.topic_id,
         starts=None if topic is None else {r.partition: r.start for r in topic.ranges},
-        last_records={} if topic is None else _last_records(spark, pipeline, topic, ends),
+        last_records={} if topic is None else _last_records(spark, source.topic(), topic, ends),
         files=opened.files,
         snapshot=opened.snapshot,
         columns=columns,
@@ -90,9 +86,8 @@ def identity_of(spark: SparkSession, pipeline: Pipeline, opened: OpenHistory, en
 
 
 def _last_records(
-    spark: SparkSession, pipeline: Pipeline, topic: PinnedTopic, ends: Mapping[int, int]
+    spark: SparkSession, read: Topic | None, topic: PinnedTopic, ends: Mapping[int, int]
 ) -> dict[int, LastRecord]:
-    read = pipeline.history.recent if isinstance(pipeline.history, StitchedHistory) else pipeline.history.topic_alone
     spans = ((r, min(r.end, ends.get(r.partition, r.start))) for r in topic.ranges)
     ranges = [OffsetRange(r.partition, max(r.start, end - _TAIL), end) for r, end in spans if end > r.start]
     if read is None or not ranges:

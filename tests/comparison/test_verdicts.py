@@ -31,6 +31,11 @@ NAN, INF = "double('NaN')", "double('Infinity')"
         ("3", "3L", {}, True),
         ("'7'", "7L", {}, True),
         ("'x'", "7L", {}, False),
+        # what the other type cannot hold is no null
+        ("'x'", "CAST(NULL AS BIGINT)", {}, False),
+        ("CAST(NULL AS STRING)", "CAST(NULL AS BIGINT)", {}, True),
+        ("array('7', 'x')", "array(7L, NULL)", {}, False),
+        ("array('7', NULL)", "array(7L, NULL)", {}, True),
         ("0D", "-0.0D", {}, True),
         # the edge belongs to the tolerance
         ("100L", "101L", {"absolute": 1}, True),

@@ -56,8 +56,9 @@ def with_faults(rows: list[dict]) -> list[dict]:
     return [wrong | {"n": wrong["n"] + 100}, *rest]
 
 
-def write_table(spark: SparkSession, table: str, rows: list[dict]) -> None:
-    frame = spark.createDataFrame([tuple(row.values()) for row in rows], "k STRING, s BIGINT, n BIGINT, total BIGINT")
+def write_table(spark: SparkSession, table: str, rows: list[dict], total: str = "BIGINT") -> None:
+    schema = f"k STRING, s BIGINT, n BIGINT, total {total}"
+    frame = spark.createDataFrame([tuple(row.values()) for row in rows], schema)
     placed = frame.select("k", F.timestamp_millis("s").alias("window_start"), "n", "total")
     spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {table.rsplit('.', 1)[0]}")
     placed.writeTo(table).createOrReplace()
