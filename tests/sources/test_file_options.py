@@ -19,7 +19,7 @@ NAMES = ("k", "at", "d", "v", "n")
 
 
 def _read(
-    spark: SparkSession, path: Path, file_format: str, options: dict[str, object], fields: str | None = FIELDS
+    spark: SparkSession, path: Path, file_format: str, options: dict[str, bool | int | str], fields: str | None = FIELDS
 ) -> list[Row]:
     """The fields of the lines; those that cannot be decoded are nulls."""
     history = FilesHistory.model_validate(
@@ -34,7 +34,7 @@ def _read(
 ZONED = ["2024-03-01T12:00:00", "2024-03-01 12:00:00.5", "2024-03-01T12:00:00+02:00", "2024-03-01T12:00:00Z"]
 ZONED += ["2024-03-01", "2024-03-10T02:30:00", "2024-11-03T01:30:00", "2024-03-01T12:00:00 Asia/Tokyo"]
 
-JSON: dict[str, tuple[dict[str, object], list[str]]] = {
+JSON: dict[str, tuple[dict[str, bool | int | str], list[str]]] = {
     "timeZone": ({"timeZone": "America/New_York"}, [f'{{"at": "{at}", "n": 1}}' for at in ZONED]),
     "timeZone of text read again": (
         {"timeZone": "America/New_York"},
@@ -57,7 +57,7 @@ JSON: dict[str, tuple[dict[str, object], list[str]]] = {
     "maxStringLen": ({"maxStringLen": 3}, ['{"k": "abcdef"}', '{"k": "abc"}']),
     "maxNumLen": ({"maxNumLen": 3}, ['{"n": 123456}', '{"n": 123}']),
 }
-CSV: dict[str, tuple[dict[str, object], list[str]]] = {
+CSV: dict[str, tuple[dict[str, bool | int | str], list[str]]] = {
     "timeZone": ({"timeZone": "America/New_York"}, [f"a,{at},,1.0,1" for at in ZONED]),
     "timestampFormat": ({"timestampFormat": "dd/MM/yyyy HH:mm", "timeZone": "Asia/Tokyo"}, ["a,01/03/2024 12:00,,,1"]),
     "dateFormat": ({"dateFormat": "dd/MM/yyyy"}, ["a,,01/03/2024,,1"]),
@@ -84,7 +84,12 @@ CASES = [("json", name, *case) for name, case in JSON.items()] + [("csv", name, 
     ("file_format", "name", "options", "lines"), CASES, ids=[f"{kind} {name}" for kind, name, *_ in CASES]
 )
 def test_an_option_changes_what_sparks_own_reader_changes_with_it(
-    spark: SparkSession, tmp_path: Path, file_format: str, name: str, options: dict[str, object], lines: list[str]
+    spark: SparkSession,
+    tmp_path: Path,
+    file_format: str,
+    name: str,
+    options: dict[str, bool | int | str],
+    lines: list[str],
 ) -> None:
     path = tmp_path / f"a.{file_format}"
     path.write_text("".join(line + ("" if name == "lineSep" else "\n") for line in lines))
@@ -113,7 +118,7 @@ def test_the_zone_holds_for_records_that_are_read_once_more(spark: SparkSession,
     ],
 )
 def test_an_option_of_inference_changes_the_types(
-    spark: SparkSession, tmp_path: Path, options: dict[str, object], line: str
+    spark: SparkSession, tmp_path: Path, options: dict[str, bool | int | str], line: str
 ) -> None:
     path = tmp_path / "a.json"
     path.write_text(line + "\n")
