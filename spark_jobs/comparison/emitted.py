@@ -167,9 +167,7 @@ class EmittedRows:
         if self.opened.topic is not None and offsets:
             rows = self._of_topic(behind(offsets)).where(behind(offsets))
         elif self.live.emitted_at is not None and since is not None:
-            rows = self.canonical_rows(emitted_since(self.opened.frame, self.live, since)).where(
-                F.col(AT) >= F.lit(since)
-            )
+            rows = self._canonical(emitted_since(self.opened.frame, self.live, since)).where(F.col(AT) >= F.lit(since))
         else:
             return None
         inside = is_within(F.col(START), within)
@@ -225,7 +223,7 @@ class EmittedRows:
         """Every row about a window, canonical. The rows of a topic are decoded once."""
         if self._decoded is not None:
             return self._decoded
-        rows = self.canonical_rows(self.opened.frame)
+        rows = self._canonical(self.opened.frame)
         if self.opened.topic is not None:
             rows = self._decoded = self._persisted(rows)
         return rows
@@ -234,16 +232,16 @@ class EmittedRows:
         """The canonical rows without most of those whose windows start outside of `spans`."""
         if self.opened.topic is not None:
             return self._of_topic(placed_in(spans))
-        return self.canonical_rows(starts_in(self.opened.frame, self.live, windows_of(self.pipeline), spans))
+        return self._canonical(starts_in(self.opened.frame, self.live, windows_of(self.pipeline), spans))
 
     def _of_topic(self, condition: Column) -> DataFrame:
         """The canonical rows of a topic, without most of those for which the condition does not hold; all where no run
         has kept any."""
         topic = self.opened.topic
         is_pruned = topic is not None and topic.has_kept
-        return self.canonical_rows(self.opened.frame.where(condition)) if is_pruned else self._whole()
+        return self._canonical(self.opened.frame.where(condition)) if is_pruned else self._whole()
 
-    def canonical_rows(self, frame: DataFrame) -> DataFrame:
+    def _canonical(self, frame: DataFrame) -> DataFrame:
         return canonical_rows(self.opened, frame, self.pipeline, self._values, self._types)
 
     def _emitted(self, rows: DataFrame, unreadable: int, outside: int, notes: tuple[str, ...]) -> Emitted:

@@ -51,7 +51,8 @@ def plan(**changed: Any) -> dict[str, Any]:
         "pinned": [{"path": "file:/data/events.parquet", "size": 123_456, "modified": T0}],
         "topic": None, "cuts": False, "records": 6000, "quarantined": 3, "missing_event_times": 0, "window_ends": 48,
         "fidelity": "log_order", "fidelity_reasons": [], "watermark": "timeline by inversion, set by set",
-        "warnings": ["3 of 6000 records go to quarantine"], "version": "0.3.0",
+        "warnings": ["3 of 6000 records go to quarantine"], "version": "0.3.0", "history_records": 6000,
+        "reading": {"identities": [{}], "partitions": {}, "empty": None, "placed_by": ""},
     } | changed  # fmt: skip
 
 

@@ -11,9 +11,12 @@ from hypothesis import strategies as st
 from spark_jobs.definition.mode import Mode
 from spark_jobs.errors import DefinitionError
 from spark_jobs.eventtime.ranges import TimeRange
+from spark_jobs.runs.night.reading import PartitionReading, Reading
 from spark_jobs.runs.plan import plan_from_json
 from spark_jobs.runs.plan_document import Plan
 from spark_jobs.sources import OffsetRange, PartitionRange, PinnedFile, PinnedTopic
+from spark_jobs.sources.identity import Identity, LastRecord
+from spark_jobs.sources.positions import Bucket
 
 PLAN = Plan(
     pipeline="p",
@@ -38,6 +41,13 @@ PLAN = Plan(
     fidelity_reasons=(),
     watermark="w",
     warnings=("one",),
+    history_records=5,
+    reading=Reading(
+        (Identity(topic_id="id", starts={0: 0}, last_records={0: LastRecord(4, -7)}),),
+        {0: PartitionReading(5, 1, {0: Bucket(2, -3, 1, 2, 3, 4), 2: Bucket(1, 9, gone=1)})},
+        {0: ((2, 4),)},
+        "positions",
+    ),
 )
 
 
