@@ -65,7 +65,6 @@ RECONCILIATION_COLUMNS = {
     "run_late_share": "pairs of record and window that were late, but allowed, of all; null without records",
     "run_dropped_share": "pairs that were dropped, of all; null without records",
     "run_records_gone": "records that the run before had read, and that are gone; null where nobody counted them",
-    "run_records_below": "records that came below the end offsets of the run before, after it; null likewise",
     "run_records_lost": "records that windows of a reconciliation lose against what is published; null: another run",
     "run_windows_left": "published windows that a run over the whole history neither computes nor retracts; below 0: "
     "readers see fewer than the revisions say; null: another run",

@@ -204,7 +204,6 @@ def _not_staged(evidence: StagedRun, days: Mapping[str, Mapping[str, int]]) -> d
     more = None if before is None or below is None else below - before
     return {
         "run_records_gone": None if more is None else max(-more, 0),
-        "run_records_below": None if more is None else max(more, 0),
         "run_records_lost": lost,
         "run_windows_left": facts.windows_left,
         "run_foreign_commits": facts.foreign_commits,

@@ -29,7 +29,7 @@ from spark_jobs.runs.difference import identity_of, is_last_pane, staged_windows
 from spark_jobs.runs.documents import ChunkDocument, StagedRange
 from spark_jobs.runs.job import Job
 from spark_jobs.runs.night.account import Account, joined
-from spark_jobs.runs.night.counting import counted_pairs, counted_records, pairs_in
+from spark_jobs.runs.night.counting import counted_night, counted_pairs, counted_records, pairs_in
 from spark_jobs.runs.night.retained import keep_of_range, keep_touched
 from spark_jobs.runs.plan import read_planned
 from spark_jobs.runs.plan_document import Plan
@@ -235,12 +235,17 @@ class IncrementalWork:
         """What became of each new record, and of its pairs. `before`: the published windows that are computed again."""
         job = self.job
         known = self.night.before.run_id == job.published.latest
-        pairs = counted_pairs(self.good_news, job.spec, None)
+        night = self.night
+        records, pairs = run_parallel(
+            job.spark,
+            lambda: counted_night(job.spark, job.pipeline, job.plan, night.before.reading, night.new, night.unplaced),
+            lambda: counted_pairs(self.good_news, job.spec, None),
+        )
         counted = staged_windows(job)
         if PANE in counted.columns and STATE in counted.columns:
             counted, before = counted.where(is_last_pane(job.spec)), before.where(is_last_pane(job.spec))
         found = pairs_in(counted) - pairs_in(before) if known else None
-        return joined(Account(good=self.good_news.count()), pairs, found, 0)
+        return joined(records, pairs, found, 0)
 
     def compared(self, *, keeps: bool) -> ToCompare:
         return ToCompare(self.recent, self.night.touched, self.night.before.as_of, keeps)

@@ -1,6 +1,6 @@
 """The account of a run: what became of every record that it read, and of every pair of a record and a window.
 
-    source = left_unread + unplaced + filtered_before + quarantined + good
+    source = read_before + left_unread + unplaced + filtered_before + quarantined + good
     good   = filtered_after + set_aside + without_window + entered
     pairs of the records that entered = pairs of the windows: on time, late and dropped
 
@@ -23,7 +23,8 @@ class Account(Document):
     FILE: ClassVar[str] = "account.json"
 
     source: int | None = Field(default=None, description="records of the source, by its own numbers")
-    left_unread: int = Field(default=0, description="of them, those beyond the end offsets")
+    read_before: int = Field(default=0, description="of them, those that runs before have read; of a night alone")
+    left_unread: int = Field(default=0, description="those beyond the end offsets")
     unplaced: int = Field(default=0, description="those without a position; they are in quarantine")
     filtered_before: int = Field(default=0, description="those that `filter.before_watermark` or a rule leaves out")
     quarantined: int = Field(default=0, description="those with a position that cannot be used")
@@ -37,13 +38,16 @@ class Account(Document):
     unknown: tuple[str, ...] = Field(default=(), description="what cannot be said, and why")
 
     @property
-    def unaccounted_records(self) -> int | None:
-        """Records that are missing on one side of the first two equations, or there twice; None: nobody can say."""
+    def unaccounted_records(self) -> int:
+        """Records that are missing on one side of the first two equations, or there twice."""
         after = self.filtered_after + self.set_aside + self.without_window + self.entered
-        if self.source is None:
-            return abs(self.good - after)
-        read = self.left_unread + self.unplaced + self.filtered_before + self.quarantined + self.good
-        return abs(self.source - read) + abs(self.good - after)
+        return self.unaccounted_source + abs(self.good - after)
+
+    @property
+    def unaccounted_source(self) -> int:
+        """Records that are missing on one side of the first equation, or there twice; 0 where nobody knows."""
+        read = self.read_before + self.left_unread + self.unplaced + self.filtered_before + self.quarantined + self.good
+        return 0 if self.source is None else abs(self.source - read)
 
     @property
     def unaccounted_pairs(self) -> int | None:

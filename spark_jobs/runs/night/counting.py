@@ -16,10 +16,11 @@ from spark_jobs.replay.assign import START, assign_windows, latest_start
 from spark_jobs.replay.columns import ARRIVAL, DROPPED, EVENT_TIME, LATE, OFFSET, ON_TIME, PARTITION, SEQUENCE
 from spark_jobs.replay.spec import ReplaySpec
 from spark_jobs.runs.night.account import Account
+from spark_jobs.runs.night.reading import Reading
 from spark_jobs.runs.night.taken import is_topic, rejected, unfiltered
 from spark_jobs.runs.plan import open_planned
 from spark_jobs.runs.plan_document import Plan
-from spark_jobs.sources import OpenHistory, came_since, canonical, cut_at
+from spark_jobs.sources import OpenHistory, came_since, canonical, cut_at, is_small
 from spark_jobs.sources.decode import REASON
 
 
@@ -44,6 +45,32 @@ def counted_records(spark: SparkSession, pipeline: Pipeline, plan: Plan, records
     unread = sum(_left_unread(*part) for part in parts)
     filtered = sum(_filtered_before(*part) for part in parts)
     return account.model_copy(update={"source": source, "left_unread": unread, "filtered_before": filtered})
+
+
+def counted_night(
+    spark: SparkSession, pipeline: Pipeline, plan: Plan, before: Reading, new: DataFrame, unplaced: DataFrame | None
+) -> Account:
+    """The terms of the first equation of a night that goes on from the reading `before`.
+
+    `new`: its canonical records; `unplaced`: all of the history that have no position. The whole source is counted
+    where that costs no reading of it: the metadata of a lake table says it, and small files are read as a whole anyway.
+    """
+    placed, good = _is_placed(pipeline, new), F.col(REASON).isNull()
+    counts = new.agg(F.count_if(placed & ~good).alias("quarantined"), F.count_if(good).alias("good")).collect()[0]
+    account = Account(**counts.asDict(), unplaced=0 if unplaced is None else unplaced.count())
+    parts = _parts(spark, pipeline, plan)
+    if before.has_gone or not all(_is_counted_by_night(*part) for part in parts):
+        return account.model_copy(update={"unknown": ("runs over the whole history count their source",)})
+    known = {"read_before": sum(before.counts.values()), "source": sum(_source(*part) or 0 for part in parts)}
+    account = account.model_copy(update=known)
+    if not account.unaccounted_source:
+        return account
+    return account.model_copy(update={"left_unread": sum(_left_unread(*part) for part in parts)})
+
+
+def _is_counted_by_night(pipeline: Pipeline, opened: OpenHistory, partitions: tuple[PartitionRange, ...]) -> bool:
+    is_cheap = opened.snapshot is not None or is_small(opened)
+    return is_cheap and unfiltered(pipeline) is None and not pipeline.history.is_stitched and bool(partitions)
 
 
 Part = tuple[Pipeline, OpenHistory, tuple[PartitionRange, ...]]
