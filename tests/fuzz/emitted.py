@@ -12,9 +12,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType
 
-from spark_jobs.comparison.emitted import _canonical, _value_columns
+from spark_jobs.comparison import emitted as live_rows
+from spark_jobs.comparison import emitted_topic as live_topic
 from spark_jobs.comparison.emitted_source import OpenRows
-from spark_jobs.comparison.emitted_topic import AT_OFFSET, AT_PARTITION, PLACED, TopicRows, _decoded_rows
+from spark_jobs.comparison.emitted_topic import AT_OFFSET, AT_PARTITION, PLACED, TopicRows
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.live import Live, TopicEmitted
 from spark_jobs.lakehouse.emitted_table import HEADERS
@@ -51,8 +52,8 @@ def _outcomes(spark: SparkSession, records: Sequence[bytes], *, text_format: str
     definition = pipeline("localhost:9092", "emitted", source=source, **_SECTIONS)
     topic = _topic(spark, records, definition)
     opened = OpenRows(topic, "fuzz", topic=_rows(spark, definition))
-    values = _value_columns(topic, definition)
-    read = _canonical(opened, topic, definition, values, {"carrier": StringType()})
+    values = live_rows._value_columns(topic, definition)
+    read = live_rows._canonical(opened, topic, definition, values, {"carrier": StringType()})
     return read_outcomes(read.withColumnRenamed("rw_why", REASON), AT_OFFSET, (AT_PARTITION,))
 
 
@@ -74,4 +75,4 @@ def _topic(spark: SparkSession, records: Sequence[bytes], definition: Pipeline) 
         }
     )
     empty = {"headers": F.lit(None).cast(HEADERS), PLACED: F.lit(None).cast("timestamp")}
-    return _decoded_rows(spark.createDataFrame(log).withColumns(empty), _rows(spark, definition))
+    return live_topic._decoded_rows(spark.createDataFrame(log).withColumns(empty), _rows(spark, definition))
