@@ -325,5 +325,5 @@ def _lines_of(file: str) -> SourceMap:
 
 @lru_cache(maxsize=8)
 def _lines_in(text: str, file: str) -> SourceMap:
-    """The lines of a text's fields, read once for all of its problems: reading a long suite takes a second."""
+    """The lines of a text's fields, read once for all of its problems."""
     return read_tree(text, file, {}).sources
