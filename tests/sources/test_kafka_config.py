@@ -18,10 +18,10 @@ def topic(**fields) -> Topic:
 
 
 def test_secrets_are_taken_from_the_variables_that_the_definition_names() -> None:
-    chosen = topic(options={"ssl.endpoint.identification.algorithm": "", "x": True}, secrets={"a.password": "PW"})
+    chosen = topic(options={"ssl.endpoint.identification.algorithm": "", "x": True}, secrets={"a.password": "KAFKA_PW"})
     expected = {"bootstrap.servers": "k:9092", "ssl.endpoint.identification.algorithm": "", "x": "true"}
-    assert client_config(chosen, {"PW": "s"}) == {**expected, "a.password": "s"}
-    with pytest.raises(EnvironmentSetupError, match="environment variable PW is not set"):
+    assert client_config(chosen, {"KAFKA_PW": "s"}) == {**expected, "a.password": "s"}
+    with pytest.raises(EnvironmentSetupError, match="environment variable KAFKA_PW is not set"):
         client_config(chosen, {})
 
 
