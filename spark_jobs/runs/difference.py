@@ -177,13 +177,18 @@ def _side_changes(job: Job, staged: StagedRange) -> tuple[SideChange, ...]:
         elif job.is_faithful:
             start, end = (f"timestamp_millis({bound})" for bound in (job.plan.span.start, job.plan.span.end))
             late = f"range_start >= {start} AND range_start < {end}"
-        quarantined = f"`offset` IS NULL OR `offset` < {read}"
+        quarantined = f"{_UNPLACED} OR `offset` < {read}"
     elif staged.since is not None:
-        late = quarantined = f"`offset` >= coalesce({_offset_of(staged.since)}, 0) AND `offset` < {read}"
+        late = f"`offset` >= coalesce({_offset_of(staged.since)}, 0) AND `offset` < {read}"
+        has_all = job.staging.has(StagedPart.QUARANTINE)  # then it has all that have no place in the log
+        quarantined = f"{_UNPLACED} OR ({late})" if has_all else late
     return (
         SideChange(Side.LATE, rows(StagedPart.LATE), late),
         SideChange(Side.QUARANTINE, rows(StagedPart.QUARANTINE), quarantined),
     )
+
+
+_UNPLACED = "`partition` IS NULL OR `offset` IS NULL"
 
 
 def _offset_of(offsets: Mapping[int, int]) -> str:

@@ -57,6 +57,7 @@ from spark_jobs.sources import (
     OpenHistory,
     PinnedFile,
     arrived_since,
+    can_be_unplaced,
     canonical,
     counts_latest_arrival,
     cut_at,
@@ -69,12 +70,14 @@ from spark_jobs.sources import (
     inspect_history,
     is_short,
     is_small,
+    is_unplaced,
     names_of,
     narrowed,
     open_history,
     opened_again,
     records_of_input,
     source_of,
+    unplaced,
 )
 from spark_jobs.spark.cached import CachedFrames
 from spark_jobs.spark.parallel import run_parallel
@@ -272,7 +275,8 @@ def _planned(
     new = _arrived_before(new, until) if ends is None else cut_at(new, ends)
     with progress.stage("new records", opened.description):
         past = _compared_with(spark, pipeline, opened, before.read, everything, found, before.records)
-        seen, touched, changed = run_parallel(
+        all_unplaced = unplaced(opened, pipeline) if can_be_unplaced(opened, pipeline) else None
+        seen, touched, changed, came_unplaced = run_parallel(
             spark,
             lambda: inspect_history(
                 spark,
@@ -285,6 +289,7 @@ def _planned(
             ),
             lambda: affected_windows(good(new), spec, before, published, cache),
             past.changes,
+            lambda: 0 if all_unplaced is None else _came_unplaced(spark, tables, all_unplaced),
         )
     if changed.full:
         return full(changed.full)
@@ -299,7 +304,7 @@ def _planned(
         return full("there is a new partition")
     # A batch without data lets windows out.
     has_batches = batches is not None and batches.last_number > before.state["last_batch"]
-    has_new = has_batches or any(p.records for p in seen.partitions)
+    has_new = has_batches or came_unplaced > 0 or any(p.records for p in seen.partitions)
     if not has_new and not _has_live_news(spark, pipeline, end_policy, everything, published):
         return NothingNew(before)
     times = TimeRange(
@@ -307,6 +312,7 @@ def _planned(
         max(published.end, seen.event_times.end if seen.event_times else published.end),
     )
     partitions = merged(before, seen)
+    seen = replace(seen, records=seen.records + came_unplaced, quarantined=seen.quarantined + came_unplaced)
     if before.records is not None:
         in_history = before.records + seen.records
     else:  # the run before is of a version that did not keep the number
@@ -332,6 +338,7 @@ def _planned(
         touched,
         changed,
         idle=not has_new,
+        unplaced=all_unplaced,
     )
 
 
@@ -375,6 +382,14 @@ def _why_behind(before: PreviousRun, pipeline: Pipeline, opened: OpenHistory, se
                 f"({format_instant(first)}), in partition {partition_in_words(partition, names_of(pipeline))}"
             )
     return ""
+
+
+def _came_unplaced(spark: SparkSession, tables: Tables, records: DataFrame) -> int:
+    """How many records without a place in the log are in the history, and not in quarantine yet."""
+    known = 0
+    if spark.catalog.tableExists(tables.quarantine):
+        known = spark.table(tables.quarantine).where(is_unplaced("partition", "offset")).count()
+    return max(0, records.count() - known)
 
 
 def _has_same_batches(before: PreviousRun, batches: LiveBatches) -> bool:

@@ -104,7 +104,8 @@ class Incremental:
 
     `records` are the history, `new` those of it that have arrived since; `touched`: the windows that they touch.
     `base`: the published table when that run was looked for. `past`: what has become of what that run has read. `idle`:
-    nothing has arrived; only what the live job has emitted is compared.
+    nothing has arrived; only what the live job has emitted is compared. `unplaced`: all records without a partition or
+    an offset; None: the history has none.
     """
 
     plan: Plan
@@ -115,6 +116,7 @@ class Incremental:
     touched: AffectedWindows
     past: PastChanges
     idle: bool = False
+    unplaced: DataFrame | None = None
 
     @property
     def replay_stages(self) -> tuple[ReplayTouched, ...]:
@@ -138,6 +140,8 @@ class IncrementalWork:
         self.history = History(good(night.records), night.plan.event_times, night.plan.processing_time_end)
         self.good_news = good(night.new)
         self.to_quarantine = night.new
+        if night.unplaced is not None:
+            self.to_quarantine = night.new.unionByName(night.unplaced, allowMissingColumns=True)
         self.replay_stages = night.replay_stages
 
     @cached_property

@@ -112,6 +112,8 @@ def _stitch(
 ) -> DataFrame:
     """The table's records below the offsets of `cut` and all of `topic`, with position and payload columns."""
     recent = with_positions(topic, history.recent.position, pipeline, ("history", "recent", "position"))
+    # A broker gives each record its place. Spark is told, and reads no topic where records without one are sought.
+    recent = recent.withColumns({name: F.coalesce(F.col(name), F.lit(-1)) for name in (PARTITION, OFFSET)})
     recent = with_payload(recent, pipeline, schemas)
     past = cut_at(with_positions(table, history.past.position, pipeline, _POSITION_PATH), cut)
     past = _past_payload(past, history, pipeline, schemas)
