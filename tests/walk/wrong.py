@@ -30,6 +30,11 @@ SEEN: dict[str, str] = {
     "iceberg: an arrival in front of the clock, last of its partition": _AHEAD_LAST,
     "iceberg: an arrival in front of the clock, then others": _AHEAD,
     "iceberg: a partition of the table is deleted, and inserted with other values": _SAME_COUNT,
+    "files: a key is put right where only complete values are computed": _MOVED,
+    "files: a key moves to another region after records were lost": _LOOKUP,
+    "files: what moved the watermark is gone, and sessions are computed again": _DECIDED,
+    "files: the first copies are gone, and their duplicates are there": _DECIDED,
+    "files: records without a position arrive": _NO_PLACE,
 }
 
 _BY_STORY = {
@@ -47,7 +52,6 @@ _BY_STORY = {
     "a key moves to another region after rows were lost": _LOOKUP,
     "what moved the watermark is gone, and sessions are computed again": _DECIDED,
     "the first copies are gone, and their duplicates are there": _DECIDED,
-    "records are lost, and new and late ones arrive": _DECIDED,
     "quarantined records are gone": _QUARANTINE,
     "another log after the table was emptied": _OTHER_LOG,
     "another log is written over the table": _OTHER_LOG,
