@@ -47,7 +47,8 @@ def _started(folder: Path, kinds: Sequence[Kind]) -> Iterator[SparkSession]:
         if {Kind.HIVE, Kind.VIEW} & {*kinds}:
             metastore = services.enter_context(HiveMetastore(folder / "metastore")).uri
         if Kind.TOPIC in kinds:
-            Topic.broker = services.enter_context(AdministeredBroker(folder / "kafka"))
+            Topic.broker = AdministeredBroker(folder / "kafka")
+            services.enter_context(Topic.broker)
         spark = spark_session("walks", home=folder / "home", metastore=metastore, master="local[2]")
         yield spark
         spark.stop()

@@ -54,7 +54,11 @@ class Case:
     def faults(self, after: Published) -> list[str]:
         """What is wrong with what is published after the run."""
         if self._merges or self.batches:  # what is counted of a session, or of batches, is nobody's business here
-            after = after.without_counts()
+            return replace(self, before=self.before.without_counts()).differences(after.without_counts())
+        return self.differences(after)
+
+    def differences(self, after: Published) -> list[str]:
+        """What is wrong, with what was counted of each window."""
         found = [f"{cell} is there twice" for cell in after.twice]
         found += [fault for cell in self._cells(after) for fault in self._of_cell(cell, after.windows.get(cell))]
         if self.starts is None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -140,6 +141,7 @@ def _carried_out(spark: SparkSession, pipeline: Pipeline, step: s.Step, log: Log
     def now() -> datetime:
         return clock
 
+    options: dict[str, Any]
     match step:
         case s.Night(until):
             end = None if until is None else log.time_of(until)
