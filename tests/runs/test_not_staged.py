@@ -20,12 +20,13 @@ from spark_jobs.quality.configured import gate_of
 from spark_jobs.quality.frames import reconciliation_frame
 from spark_jobs.runs.backfill import EndPolicy, execute
 from spark_jobs.runs.documents import Changes, Gate, NotStaged
+from spark_jobs.runs.night.evidence import Beside
 from spark_jobs.runs.nightly import reconcile
-from spark_jobs.runs.past_changes import Comparison, PastChanges
 from spark_jobs.runs.plan import make_plan
 from spark_jobs.runs.progress import NoProgress, Progress
 from spark_jobs.runs.status import RunStatus
 from spark_jobs.runs.store import RunStore
+from spark_jobs.sources import Evidence, Sign
 from tests.runs.small_runs import MINUTE, T0, pipeline, record, write
 
 EXPECTATIONS = Path(__file__).parents[2] / "expectations"
@@ -81,7 +82,15 @@ def runs(spark, tmp_path_factory) -> Iterator[Runs]:
 
 def test_a_run_that_looks_at_everything_says_so(runs) -> None:
     facts, failed = runs.facts()
-    assert facts == NotStaged(records_before=590, records_below=590, windows_left=0, foreign_commits=0, files_changed=0)
+    assert facts == NotStaged(
+        records_before=590,
+        records_below=590,
+        windows_left=0,
+        foreign_commits=0,
+        files_changed=0,
+        unaccounted_records=0,
+        unaccounted_pairs=0,
+    )
     assert not failed
 
 
@@ -113,26 +122,22 @@ def test_records_that_are_gone_close_the_gate_of_a_run_that_has_not_looked(runs,
 def test_a_night_knows_the_records_below_the_end_offsets_that_it_goes_on_from(runs, monkeypatch) -> None:
     """Also where what decides whether a night may go on is wrong: records that came late or are gone close the gate."""
 
-    def blind(self: Comparison) -> PastChanges:
-        return PastChanges(below=changes(self).below)
-
-    changes = Comparison.changes
     data = runs.folder / "data"
     write(data, [record(600, k="a", t=T0 + 10 * MINUTE)], "new.json")
     facts, failed = runs.facts(night=True)
     assert (facts.records_before, facts.records_below, facts.goes_on, failed) == (590, 590, True, set())
-    monkeypatch.setattr(Comparison, "changes", blind)
+    monkeypatch.setattr(Beside, "evidence", lambda self: Evidence(Sign.SAME))
     write(data, LATE, "late.json")
     facts, failed = runs.facts(night=True)
-    assert (facts.records_before, facts.records_below) == (590, 600)
-    assert failed == {"no-record-below"}
+    assert facts.unaccounted_records == 10
+    assert failed == {"each-record-accounted"}
     (data / "late.json").unlink()
     away = (data / "b.json").rename(runs.folder / "b.json")
     facts, failed = runs.facts(night=True)
     away.rename(data / "b.json")
     (data / "new.json").unlink()
-    assert (facts.records_before, facts.records_below) == (590, 300)
-    assert "no-record-gone" in failed
+    assert facts.unaccounted_records == 290
+    assert "each-record-accounted" in failed
 
 
 def test_a_file_that_is_written_again_while_a_run_reads_it_closes_the_gate(runs, monkeypatch) -> None:

@@ -1,0 +1,115 @@
+"""The account of a run balances; a record that is taken out or doubled on the way shows in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from spark_jobs.definition import Pipeline, load_pipeline
+from spark_jobs.replay.engine import Replay
+from spark_jobs.runs.backfill import execute
+from spark_jobs.runs.night.account import Account
+from spark_jobs.runs.nightly import reconcile
+from spark_jobs.runs.plan import make_plan
+from spark_jobs.runs.progress import NoProgress
+from spark_jobs.runs.store import RunStore
+from tests.runs.small_runs import T0, pipeline, record, write
+
+RECORDS = [record(i, k="ab"[i % 2], t=T0 + i * 1000) for i in range(240)]
+
+
+class Accounts:
+    """A pipeline over JSON files, and the accounts of its runs."""
+
+    def __init__(self, spark: SparkSession, folder: Path, name: str) -> None:
+        self.spark, self.folder, self.name = spark, folder, name
+        self.store = RunStore(str(folder / "runs"))
+        write(folder / "data", RECORDS[:200], "a.json")
+        pipeline(folder, name)
+
+    def defined(self, more: str = "", changed: tuple[str, str] = ("", "")) -> Pipeline:
+        path = self.folder / f"{self.name}.yaml"
+        path.write_text(path.read_text().replace(*changed) + more)
+        return load_pipeline(path)
+
+    def full(self, defined: Pipeline) -> Account:
+        return self._of(execute(self.spark, defined, make_plan(self.spark, defined), NoProgress(), store=self.store))
+
+    def night(self, defined: Pipeline) -> Account:
+        return self._of(reconcile(self.spark, defined, NoProgress(), store=self.store))
+
+    def _of(self, result) -> Account:
+        found = Account.read(self.store.folder(result.run_id))
+        assert found is not None
+        return found
+
+
+def test_each_record_and_each_pair_of_a_run_and_of_the_nights_after_it_is_accounted_for(spark, tmp_path) -> None:
+    accounts = Accounts(spark, tmp_path, "accounted")
+    defined = accounts.defined("filter: {before_watermark: v <> 3, after_watermark: v <> 4}\n")
+    write(tmp_path / "data", [{"p": None, "o": 1, "a": T0, "k": "a", "t": T0, "v": 1}], "unplaced.json")
+    first = accounts.full(defined)
+    assert first.source == 201 and first.unplaced == 1 and first.filtered_before and first.filtered_after
+    assert (first.unaccounted_records, first.unaccounted_pairs) == (0, 0)
+    assert first.pairs == first.entered == first.good - first.filtered_after
+    write(tmp_path / "data", RECORDS[200:], "b.json")
+    night = accounts.night(defined)
+    assert night.good and night.pairs == night.pairs_of_windows == night.entered
+    assert (night.unaccounted_records, night.unaccounted_pairs) == (0, 0)
+
+
+def test_windows_that_overlap_and_windows_with_gaps_are_counted(spark, tmp_path) -> None:
+    accounts = Accounts(spark, tmp_path, "overlapping")
+    window = "window: {type: sliding, size: %s, slide: 1 min}"
+    with_gaps = "window: {type: sliding, size: 1 min, slide: 2 min, gaps_between: true}"
+    tumbling = next(line for line in (tmp_path / "overlapping.yaml").read_text().splitlines() if "tumbling" in line)
+    wide = accounts.full(accounts.defined(changed=(tumbling, window % "3 min")))
+    assert wide.pairs == 3 * wide.entered == wide.pairs_of_windows
+    gaps = accounts.full(accounts.defined(changed=(window % "3 min", with_gaps)))
+    assert gaps.without_window and gaps.pairs == gaps.entered == gaps.pairs_of_windows
+    assert gaps.unaccounted_records == 0
+
+
+def without_one(records: DataFrame) -> DataFrame:
+    return records.where(F.col("rw_offset") != 17)
+
+
+def with_one_twice(records: DataFrame) -> DataFrame:
+    return records.unionByName(records.where((F.col("rw_offset") == 17) & (F.col("rw_partition") == 0)))
+
+
+@pytest.mark.parametrize("fault", [without_one, with_one_twice])
+def test_a_record_that_is_lost_or_doubled_on_the_way_to_its_window_is_missed(
+    spark, tmp_path, monkeypatch, fault: Callable[[DataFrame], DataFrame]
+) -> None:
+    accounts = Accounts(spark, tmp_path, fault.__name__)
+    whole = Replay._records_of
+
+    monkeypatch.setattr(Replay, "_records_of", lambda self, span, band: fault(whole(self, span, band)))
+    found = accounts.full(accounts.defined())
+    assert found.unaccounted_pairs and found.unaccounted_records == 0
+
+
+def test_a_record_that_the_source_has_and_nobody_reads_is_missed(spark, tmp_path, monkeypatch) -> None:
+    accounts = Accounts(spark, tmp_path, "unread")
+    read = "spark_jobs.runs.work.read_planned"
+    from spark_jobs.runs.plan import read_planned
+
+    monkeypatch.setattr(read, lambda *args: without_one(read_planned(*args)))
+    found = accounts.full(accounts.defined())
+    assert found.unaccounted_records and (found.source, found.good) == (200, 198)
+
+
+def test_what_came_below_the_end_of_a_night_counts_as_unread(spark, tmp_path) -> None:
+    accounts = Accounts(spark, tmp_path, "until")
+    defined = accounts.defined()
+    accounts.full(defined)
+    write(tmp_path / "data", RECORDS[200:], "b.json")
+    until = record(220)["a"]
+    result = reconcile(spark, defined, NoProgress(), store=accounts.store, until=until)
+    found = Account.read(accounts.store.folder(result.run_id))
+    assert found is not None and found.left_unread == 20 and found.unaccounted_records == 0
