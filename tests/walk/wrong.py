@@ -35,6 +35,7 @@ SEEN: dict[str, str] = {
     "files: what moved the watermark is gone, and sessions are computed again": _DECIDED,
     "files: the first copies are gone, and their duplicates are there": _DECIDED,
     "files: records without a position arrive": _NO_PLACE,
+    "query: a checkpoint is restored from a copy, and goes on in smaller batches": _LIFE,
 }
 
 _BY_STORY = {
