@@ -374,7 +374,7 @@ class _Facts(Facts):
             self._again_to = ends_within(seen_to, clocks)
             self._again = opened_again(self._spark, self._pipeline, self._opened, clocks)
             for name in ("_everything", "_later", "_new", "_unplaced"):
-                self.__dict__.pop(name, None)
+                vars(self).pop(name, None)
             found = self._looked_at()
         return found
 

@@ -115,12 +115,6 @@ def verified(
         if account is not None:
             found = account(before)
             found.write(job.folder)
-            if found.unaccounted_records or found.unaccounted_pairs:  # DEBUG
-                import os
-
-                open("/tmp/mismatch.txt", "a").write(
-                    f"{os.environ.get('PYTEST_CURRENT_TEST')} {job.pipeline.name} {job.pipeline.engine} {job.plan.mode} {job.kind} {type(job.spec.windows).__name__} whole={job.plan.is_whole} {found.model_dump_json()}\n"
-                )  # DEBUG
             beside = beside.model_copy(
                 update={
                     "unaccounted_records": found.unaccounted_records,

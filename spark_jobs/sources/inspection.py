@@ -120,7 +120,8 @@ def inspect_history(
         rows = [Row(*values) for values in zip(*(answer.column(name).to_pylist() for name in FIELDS), strict=True)]
         ranges = _ranges(rows)
         suspects = _suspects(rows)
-        arrivals = {p: (seen.first_arrival, seen.last_arrival) for p, seen in ranges.items()} if has_arrival else {}
+        bounds = ((p, seen.first_arrival, seen.last_arrival) for p, seen in ranges.items() if has_arrival)
+        arrivals = {p: (first, last) for p, first, last in bounds if first is not None and last is not None}
         clocks = look(arrivals, ranges if WHOLE_LOG in suspects else suspects)
         for partition in sorted(suspects if not clocks else ()):
             _refuse_disorder(records, pipeline, opened, partition)
