@@ -76,6 +76,7 @@ def print_plan(made, stages: Sequence[RunStage], inputs: Sequence[str] = ()) -> 
     if made.window_ends is not None:
         table.add_row("window ends", f"at most {made.window_ends:,}, times the keys")
     table.add_row("records", f"{made.records:,} ({made.quarantined:,} to quarantine)")
+    table.add_row("results stand on", made.reading.in_words())
     if made.cost is not None:
         table.add_row("cost", made.cost.in_words())
     has_watermark = made.mode != Mode.COMPLETE

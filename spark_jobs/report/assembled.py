@@ -11,7 +11,17 @@ from spark_jobs.quality.suites import Severity
 from spark_jobs.report.counted import COUNTS, Advisor, Changes, Facts, Recommended, Setting
 from spark_jobs.report.documents import Documents
 from spark_jobs.report.live_job import live_job
-from spark_jobs.report.model import Corrections, Expectation, Expectations, Links, NextStep, Plan, Report, RunPart
+from spark_jobs.report.model import (
+    Account,
+    Corrections,
+    Expectation,
+    Expectations,
+    Links,
+    NextStep,
+    Plan,
+    Report,
+    RunPart,
+)
 from spark_jobs.report.normal import normal_of
 from spark_jobs.report.pages import decision_page, look_page
 from spark_jobs.report.verdict import Origin, verdict_of
@@ -56,6 +66,7 @@ def report_of(documents: Documents) -> Report:
         changes=changes,
         watermark=facts.watermark and facts.watermark.without_points(),
         late=facts.late,
+        account=None if documents.account is None else Account.model_validate(documents.account.to_dict()),
         quarantine=documents.quarantine.reasons if documents.quarantine else (),
         live=live_job(documents.verdicts),
         corrections=corrections_of(
@@ -165,6 +176,7 @@ def _plan(documents: Documents, outcome: AnyOutcome) -> Plan | None:
             **given,
             **{name: getattr(outcome, name) or value for name, value in of_run.items()},
             "planned_chunks": len(plan.chunks) if plan else 0,
+            "reading": plan.reading.in_words() if plan else None,
             "chunks": documents.chunks,
             "timings": outcome.timings,
             "applications": sorted(applications, key=lambda a: (_STAGES.index(a.stage), a.chunk or 0)),

@@ -20,6 +20,7 @@ from spark_jobs.runs.documents import (
     Quarantine,
     Request,
 )
+from spark_jobs.runs.night.account import Account
 from spark_jobs.runs.plan_document import Plan
 from spark_jobs.runs.store import RunFolder
 from spark_jobs.runs.verdicts import Verdicts
@@ -34,6 +35,7 @@ _ONE: dict[str, type[Document]] = {
     "verdicts": Verdicts,
     "corrections": DeliveredCorrections,
     "quarantine": Quarantine,
+    "account": Account,
     "facts": Facts,
 }
 _MANY: dict[str, tuple[type[Document], str]] = {
@@ -62,6 +64,7 @@ class Documents:
     verdicts: Verdicts | None = None
     corrections: DeliveredCorrections | None = None
     quarantine: Quarantine | None = None
+    account: Account | None = None
     facts: Facts | None = None
     applications: tuple[Application, ...] = ()
     chunks: tuple[ChunkDocument, ...] = ()

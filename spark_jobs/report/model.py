@@ -22,6 +22,7 @@ from spark_jobs.runs.documents import (
     QuarantineReason,
     Requested,
 )
+from spark_jobs.runs.night.account import AccountTerms
 from spark_jobs.runs.status import Level
 from spark_jobs.runs.verdicts import Compared, Deployment
 
@@ -152,6 +153,7 @@ class Plan(Part):
     records: int | None = Field(default=None, description="records up to the end offsets")
     quarantined: int | None = Field(default=None, description="records that cannot be used")
     missing_event_times: int | None = Field(default=None, description="usable records without event time")
+    reading: str | None = Field(default=None, description="what the results stand on, in words")
     window_ends: int | None = Field(default=None, description="ends of windows in the range")
     watermark: str | None = Field(default=None, description="how the watermark was computed, in words")
     partition_columns: Texts = Field(default=(), description="columns of the log's partition")
@@ -184,6 +186,10 @@ class Plan(Part):
         """The steps that took time, the longest first, and those that were expected to."""
         by_length = sorted(self.timings, key=lambda step: -self.timings[step])
         return tuple(dict.fromkeys((*by_length, *(self.estimated.seconds if self.estimated else ()))))
+
+
+class Account(AccountTerms, Part):
+    """What became of each record, and of each pair of a record and a window."""
 
 
 class Figure(Part):
@@ -233,6 +239,7 @@ class Report(Part):
     expectations: Expectations | None = Field(default=None, title="Expectations", description="what the gate found")
     advisor: Advisor | None = Field(default=None, title="Advisor", description="how other settings would have done")
     plan: Plan | None = Field(default=None, title="Plan", description="the plan, and how it went")
+    account: Account | None = Field(default=None, title="The account", description="what became of each record")
     quarantine: tuple[QuarantineReason, ...] = Field(
         default=(), title="Records that cannot be used", description="by reason, the most frequent one first"
     )

@@ -12,15 +12,16 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from pydantic import Field
+from pydantic import BaseModel, Field
 
 from spark_jobs.runs.documents import Document
 
 
-class Account(Document):
-    """`account.json`. A term that nobody can say is None, and `unknown` says why."""
+class AccountTerms(BaseModel):
+    """The terms of an account, in its document and in the report alike.
 
-    FILE: ClassVar[str] = "account.json"
+    A term that nobody can say is None, and `unknown` says why.
+    """
 
     source: int | None = Field(default=None, description="records of the source, by its own numbers")
     read_before: int = Field(default=0, description="of them, those that runs before have read; of a night alone")
@@ -55,6 +56,12 @@ class Account(Document):
         if self.pairs is None or self.pairs_of_windows is None:
             return None
         return abs(self.pairs - self.pairs_of_windows)
+
+
+class Account(AccountTerms, Document):
+    """`account.json`: the account of a run."""
+
+    FILE: ClassVar[str] = "account.json"
 
 
 def joined(records: Account, pairs: Account, of_windows: int | None, set_aside: int) -> Account:

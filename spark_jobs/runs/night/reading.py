@@ -17,6 +17,7 @@ from pydantic import BeforeValidator, PlainSerializer, TypeAdapter
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.union import of_input
 from spark_jobs.eventtime.ranges import TimeRange
+from spark_jobs.formatting import plural
 from spark_jobs.pins import PinnedFile
 from spark_jobs.sources.identity import Identity
 from spark_jobs.sources.positions import Bucket, Buckets, Found, Known, all_of, most_buckets
@@ -101,6 +102,13 @@ class Reading:
     def has_gone(self) -> bool:
         """Whether records are gone that results stand on."""
         return self.lacks or self.gone > 0
+
+    def in_words(self) -> str:
+        """What was read, for people."""
+        read = sum(self.counts.values())
+        words = f"{plural(read, 'record')} with a position, in {plural(len(self.partitions), 'partition')}"
+        gone = f"; {plural(self.gone, 'record')} that earlier runs have read {'is' if self.gone == 1 else 'are'} gone"
+        return words + (gone if self.gone else "; some that earlier runs have read are gone" if self.lacks else "")
 
     def of_inputs(self) -> list[Reading]:
         """The reading of each input of a union, under the input's own partition numbers."""
