@@ -158,7 +158,7 @@ def test_a_report_is_a_function_of_its_documents(tmp_path) -> None:
     build_report(run)
     assert {name: run.read_bytes(name) for name in run.documents()} == first
     assert set(run.read(REPORT)) == {
-        "quarantine",
+        "account", "quarantine",
         "format", "run", "verdict", "approval", "changes", "watermark", "late", "live", "corrections", "expectations",
         "advisor", "plan", "normal", "unchecked", "decision", "links", "damaged",
     }  # fmt: skip
