@@ -134,7 +134,8 @@ def test_a_log_that_breaks_its_order_is_refused(spark, tmp_path: Path, pipeline:
 def runs_of_a_task(*offsets: range) -> list[tuple[int, int]]:
     """The runs that a task returns for partition 0, for records that arrive in the order of their offsets."""
     log = np.concatenate([np.array(part, dtype=np.int64) for part in offsets])
-    batch = pa.record_batch({"rw_partition": np.zeros_like(log), "rw_offset": log, "rw_arrival": log, "time": log})
+    columns = {"rw_partition": np.zeros_like(log), "rw_offset": log, "rw_arrival": log, "time": log, "hash": log}
+    batch = pa.record_batch(columns)
     batches = [batch.slice(start, 700) for start in range(0, len(log), 700)]
     [answer] = scan_task(has_arrival=True, has_sequence=False)(batches)
     return [(row["first"], row["last"]) for row in answer.to_pylist() if row["kind"] == Kind.RUN]
