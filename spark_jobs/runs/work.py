@@ -101,7 +101,7 @@ class FullWork:
         records, pairs = run_parallel(
             job.spark,
             lambda: counted_records(job.spark, job.pipeline, job.plan, self.to_quarantine),
-            lambda: counted_pairs(replay.entering, job.spec, job.plan.span),
+            lambda: counted_pairs(replay.deduplicated, job.spec, job.plan.span),
         )
         counted = job.staging.rows()
         if PANE in counted.columns and STATE in counted.columns:
@@ -238,7 +238,7 @@ class IncrementalWork:
         night = self.night
         records, pairs = run_parallel(
             job.spark,
-            lambda: counted_night(job.spark, job.pipeline, job.plan, night.before.reading, night.new, night.unplaced),
+            lambda: counted_night(job.spark, job.pipeline, job.plan, night.before.reading, night.new),
             lambda: counted_pairs(self.good_news, job.spec, None),
         )
         counted = staged_windows(job)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from spark_jobs.replay.in_memory_timeline import InMemoryTimeline
 from spark_jobs.runs.affected import PreviousRun, merged
+from spark_jobs.runs.night.reading import Reading
 from spark_jobs.sources import Inspection, PartitionRange
 
 
 def before(**state: object) -> PreviousRun:
-    return PreviousRun("r", {0: 10, 1: 10}, 5000, dict(state), InMemoryTimeline.__new__(InMemoryTimeline))
+    timeline = InMemoryTimeline.__new__(InMemoryTimeline)
+    return PreviousRun("r", {0: 10, 1: 10}, 5000, dict(state), timeline, 20, Reading((), {}, {}, ""))
 
 
 def news(*partitions: PartitionRange) -> Inspection:
@@ -25,11 +27,6 @@ def test_a_silent_partition_keeps_its_last_arrival() -> None:
         silent, other = merged(known, seen)
         assert (silent.end_offset, silent.last_arrival, silent.records) == (10, 5000, 0)
         assert (other.end_offset, other.last_arrival, other.records) == (12, 3000, 2)
-
-
-def test_processing_time_does_not_fall_back_where_an_earlier_version_kept_one_arrival() -> None:
-    partitions = merged(before(), news(PartitionRange(1, 10, 12, 2000, 3000, 2)))
-    assert max(p.last_arrival or 0 for p in partitions) == 5000
 
 
 def test_a_partition_that_never_had_a_record_has_no_last_arrival() -> None:

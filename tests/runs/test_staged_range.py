@@ -24,6 +24,6 @@ def test_a_reach_that_is_no_pair_is_refused_with_its_file(tmp_path: Path, reach:
 
 def test_a_pair_is_read(tmp_path: Path) -> None:
     folder = RunStore(str(tmp_path)).folder("night-1")
-    StagedRange(reach=TimeRange(1, 2), replaces=False, recent=TimeRange(3, 4)).write(folder)
+    StagedRange(reach=TimeRange(1, 2), replaces=False, recent=TimeRange(3, 4), expected={}).write(folder)
     staged = StagedRange.read(folder)
     assert staged is not None and (staged.reach, staged.recent) == (TimeRange(1, 2), TimeRange(3, 4))

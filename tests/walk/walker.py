@@ -16,9 +16,11 @@ from spark_jobs.errors import EmptyRangeError, HistoryError, RewindowError
 from spark_jobs.eventtime.durations import MINUTE
 from spark_jobs.runs.backfill import execute
 from spark_jobs.runs.job import RunResult
+from spark_jobs.runs.night.account import Account
 from spark_jobs.runs.nightly import reconcile
 from spark_jobs.runs.plan import planned_records
 from spark_jobs.runs.progress import NoProgress
+from spark_jobs.runs.store import RunStore
 from tests.conformance.formats import TINY
 from tests.runs.small_runs import T0
 from tests.walk import plan as s
@@ -51,7 +53,16 @@ _ERRORS = {
 _names = itertools.count(1)
 
 Check = Callable[[RunResult, Case], Iterable[str]]
-CHECKS: tuple[Check, ...] = ()
+
+
+def account_balances(result: RunResult, case: Case) -> Iterable[str]:
+    """Whether the run's account says of each record what became of it."""
+    account = Account.read(RunStore.configured().folder(result.run_id))
+    if account is not None and (account.unaccounted_records or account.unaccounted_pairs):
+        yield f"the account does not balance: {account}"
+
+
+CHECKS: tuple[Check, ...] = (account_balances,)
 """What else has to hold after each run that published: each gives sentences on what is wrong."""
 
 

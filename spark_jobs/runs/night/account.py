@@ -31,7 +31,7 @@ class AccountTerms(BaseModel):
     quarantined: int = Field(default=0, description="those with a position that cannot be used")
     good: int = Field(default=0, description="those that can be used")
     filtered_after: int = Field(default=0, description="of the good ones, those that `filter.after_watermark` rejects")
-    set_aside: int = Field(default=0, description="those that the live job drops as duplicates, or late for these")
+    set_aside: int = Field(default=0, description="those that the live job drops as duplicates")
     without_window: int = Field(default=0, description="those that lie in no window, or have no event time")
     entered: int = Field(default=0, description="those that came to a window")
     pairs: int | None = Field(default=None, description="pairs of these records and their windows")

@@ -47,21 +47,22 @@ def counted_records(spark: SparkSession, pipeline: Pipeline, plan: Plan, records
     return account.model_copy(update={"source": source, "left_unread": unread, "filtered_before": filtered})
 
 
-def counted_night(
-    spark: SparkSession, pipeline: Pipeline, plan: Plan, before: Reading, new: DataFrame, unplaced: DataFrame | None
-) -> Account:
+def counted_night(spark: SparkSession, pipeline: Pipeline, plan: Plan, before: Reading, new: DataFrame) -> Account:
     """The terms of the first equation of a night that goes on from the reading `before`.
 
-    `new`: its canonical records; `unplaced`: all of the history that have no position. The whole source is counted
-    where that costs no reading of it: the metadata of a lake table says it, and small files are read as a whole anyway.
+    `new`: its canonical records. The whole source is counted where that costs no reading of it: the metadata of a lake
+    table says it, and small files are read as a whole anyway.
     """
     placed, good = _is_placed(pipeline, new), F.col(REASON).isNull()
     counts = new.agg(F.count_if(placed & ~good).alias("quarantined"), F.count_if(good).alias("good")).collect()[0]
-    account = Account(**counts.asDict(), unplaced=0 if unplaced is None else unplaced.count())
+    account = Account(**counts.asDict(), unplaced=plan.reading.unplaced - before.unplaced)
     parts = _parts(spark, pipeline, plan)
     if before.has_gone or not all(_is_counted_by_night(*part) for part in parts):
         return account.model_copy(update={"unknown": ("runs over the whole history count their source",)})
-    known = {"read_before": sum(before.counts.values()), "source": sum(_source(*part) or 0 for part in parts)}
+    known = {
+        "read_before": sum(before.counts.values()) + before.unplaced,
+        "source": sum(_source(*part) or 0 for part in parts),
+    }
     account = account.model_copy(update=known)
     if not account.unaccounted_source:
         return account

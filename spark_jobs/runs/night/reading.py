@@ -65,6 +65,7 @@ class Reading:
         partitions: By partition, under the union's own numbers.
         empty: The offsets below the ends that held no record; None: there are too many to keep.
         placed_by: Digest of the expressions that give positions: only positions of one kind can be compared.
+        unplaced: How many more records were read that have no position, or none that can be used.
         lacks: Whether records are gone that the buckets still count as there.
         final_until: Windows that end by then (epoch ms, with the allowed lateness) were final before the first record
             that is still there; None: nothing is known to be final.
@@ -74,6 +75,7 @@ class Reading:
     partitions: dict[int, PartitionReading]
     empty: Empty | None
     placed_by: str
+    unplaced: int = 0
     lacks: bool = False
     final_until: int | None = None
 
@@ -172,6 +174,11 @@ def placed_by(pipeline: Pipeline) -> str:
         for one in pipeline.inputs or (pipeline,)
     ]
     return sha256("\n".join(sections).encode()).hexdigest()[:16]
+
+
+def placed_in(found: Found) -> int:
+    """How many positions these are."""
+    return sum(all_of(zones).count for zones in found.values())
 
 
 def grown(then: Reading, identities: tuple[Identity, ...], ends: Mapping[int, int], found: Found, *,

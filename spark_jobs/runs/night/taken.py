@@ -13,7 +13,7 @@ from spark_jobs.definition.union import of_input, of_union
 from spark_jobs.errors import HistoryError
 from spark_jobs.pins import PinnedFile, PinnedSnapshot
 from spark_jobs.runs.night.compared import Compared, compared, read_again
-from spark_jobs.runs.night.reading import Empty, PartitionReading, Reading, grown, placed_by
+from spark_jobs.runs.night.reading import Empty, PartitionReading, Reading, grown, placed_by, placed_in
 from spark_jobs.sources import (
     Identity,
     Inspection,
@@ -93,7 +93,8 @@ def take(
     empty = None if is_topic(pipeline) else empty_offsets(records, seen.partitions)
     most = most_buckets(len(ends))
     partitions = {p: PartitionReading.of(end, all_of(found.get(p, {})).fitted(most)) for p, end in ends.items()}
-    fresh = Reading(tuple(map(without_files, identities)), partitions, empty, placed_by(pipeline))
+    unplaced = seen.records - placed_in(seen.positions)
+    fresh = Reading(tuple(map(without_files, identities)), partitions, empty, placed_by(pipeline), unplaced)
     if before is None:
         return Taken(fresh)
     known = before.reading
@@ -263,7 +264,8 @@ def take_new(
     empty: Empty | None = None
     if known.empty is not None and not is_topic(pipeline):
         empty = empty_after(known.empty, known.ends, empty_offsets(new, seen.partitions))
-    return grown(known, tuple(map(without_files, identities)), ends, found, empty=empty, lacks=lacks)
+    whole = grown(known, tuple(map(without_files, identities)), ends, found, empty=empty, lacks=lacks)
+    return replace(whole, unplaced=known.unplaced + seen.records - placed_in(seen.positions))
 
 
 def files_of(opened: OpenHistory) -> list[tuple[PinnedFile, ...] | None]:
