@@ -24,7 +24,16 @@ from enum import StrEnum
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import DataType, DecimalType, IntegralType, NumericType
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    DecimalType,
+    IntegralType,
+    MapType,
+    NumericType,
+    StructField,
+    StructType,
+)
 
 from spark_jobs.comparison.emitted import AGAIN, AMBIGUOUS, AT, FIRST_AT, OFFSETS, PANE, ROWS, Emitted, emitted_name
 from spark_jobs.comparison.join_keys import hashed_columns, with_window_hash
@@ -122,7 +131,20 @@ def same(left: Column, right: Column, left_type: DataType, right_type: DataType,
 
 def is_none_of(value: Column, kind: DataType) -> Column:
     """Whether there is a value, and it, or a part of it, cannot be cast to this type."""
-    return value.isNotNull() & tried(value.cast(kind)).isNull()
+    return value.isNotNull() & tried(value.cast(_with_nulls(kind))).isNull()
+
+
+def _with_nulls(kind: DataType) -> DataType:
+    """The type, with parts that may be null: Spark refuses to cast to others."""
+    match kind:
+        case ArrayType(elementType=element):
+            return ArrayType(_with_nulls(element))
+        case MapType(keyType=key, valueType=value):
+            return MapType(_with_nulls(key), _with_nulls(value))
+        case StructType():
+            return StructType([StructField(field.name, _with_nulls(field.dataType)) for field in kind.fields])
+        case _:
+            return kind
 
 
 def _near(a: Column, b: Column, tolerance: Tolerance) -> Column:

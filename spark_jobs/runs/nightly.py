@@ -24,6 +24,7 @@ from spark_jobs.lakehouse.ledger import Ledger
 from spark_jobs.lakehouse.publication import TableAt
 from spark_jobs.lakehouse.published_table import PublishedTable
 from spark_jobs.lakehouse.tables import Tables, create_tables, start_bounds
+from spark_jobs.positions import Zone
 from spark_jobs.replay.columns import record_position
 from spark_jobs.replay.defined_windows import windows_of
 from spark_jobs.replay.from_pipeline import application_of, spec_of
@@ -78,7 +79,6 @@ from spark_jobs.sources import (
     source_of,
     unplaced,
 )
-from spark_jobs.sources.positions import Zone
 from spark_jobs.spark.cached import CachedFrames
 from spark_jobs.spark.parallel import run_parallel
 

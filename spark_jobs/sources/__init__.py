@@ -4,6 +4,7 @@ It may import replay (whose columns the records have), spark, definition and eve
 kinds of history) and `records.py` (the canonical records).
 """
 
+from spark_jobs.identities import Evidence, Identity, Sign, without_files
 from spark_jobs.pins import (
     Change,
     OffsetRange,
@@ -33,15 +34,7 @@ from spark_jobs.sources.history import (
     partition_columns,
     source_of,
 )
-from spark_jobs.sources.identity import (
-    Evidence,
-    Identity,
-    Sign,
-    Signs,
-    came_late,
-    identity_of,
-    without_files,
-)
+from spark_jobs.sources.identity import Signs, came_late, identity_of
 from spark_jobs.sources.inspection import Inspection, inspect_history
 from spark_jobs.sources.lake_tables import read_appended, snapshot_size
 from spark_jobs.sources.opened import OpenHistory

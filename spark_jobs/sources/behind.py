@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from hashlib import sha256
 
 from pyspark.errors import AnalysisException
@@ -11,31 +10,13 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs.errors import SourceError
+from spark_jobs.identities import TableShape
 from spark_jobs.pins import PinnedFile
 from spark_jobs.sources.files import pinned_file, refuse_changed
 from spark_jobs.spark.failures import plain_path, reading
 from spark_jobs.spark.gateway import JavaObject, analyzed_plan, hadoop_conf, jvm, session_state
 
 _HIDDEN = ("_", ".")
-
-
-@dataclass(frozen=True, slots=True)
-class TableShape:
-    """What decides which rows the files of a Hive table give, beside the files.
-
-    `views`: digests of the texts of the views between. `partitions`: the digest of each partition's values by the
-    digest of its folder.
-    """
-
-    views: tuple[str, ...]
-    partitions: dict[str, str]
-
-    def differs_from(self, now: TableShape) -> str:
-        """What has changed, for people; empty: nothing that was there before."""
-        if self.views != now.views:
-            return "the view has another text"
-        moved = [place for place, values in self.partitions.items() if now.partitions.get(place, values) != values]
-        return f"{len(moved)} partitions have other values" if moved else ""
 
 
 def table_shape(spark: SparkSession, frame: DataFrame) -> tuple[TableShape, dict[str, str]]:

@@ -8,16 +8,16 @@ Hive table its files, columns, partitions and views. Where the signs prove nothi
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from enum import Enum
+from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.kafka import Topic
+from spark_jobs.identities import Evidence, Identity, LastRecord, Sign, other_schemas
 from spark_jobs.pins import Change, OffsetRange, PinnedFile, PinnedSnapshot, PinnedTopic
-from spark_jobs.sources.behind import TableShape, table_shape
+from spark_jobs.sources.behind import table_shape
 from spark_jobs.sources.files import changed_files, how_it_changed
 from spark_jobs.sources.history import source_of
 from spark_jobs.sources.kafka import read_log
@@ -27,41 +27,6 @@ from spark_jobs.spark.failures import plain_path, reading
 
 _TAIL = 64
 """The last record below an end offset is looked for in so many offsets: transactions leave some without a record."""
-
-
-@dataclass(frozen=True, slots=True)
-class LastRecord:
-    """The last record that was read of a partition of a topic, and a hash of its position, key and value."""
-
-    offset: int
-    digest: int
-
-
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """What a history, or one input of a union, was known by when it was read. What a kind of history lacks is None.
-
-    Attributes:
-        topic_id: Kafka's id of the topic.
-        starts: The first offset of each partition of the topic.
-        last_records: The last record of each partition of the topic below its end offset.
-        files: The files, or those behind a Hive table. None, too, where Spark does not know them.
-        snapshot: The snapshot of a lake table.
-        columns: The identity of each column of a table: a lake table's field id, a Hive table's place and type.
-        shape: The views of a Hive table, and the values of its partitions.
-        schemas: Digests of a registry's schemas, see `PinnedSchemas.digests`.
-        subject: Their subject.
-    """
-
-    topic_id: str | None = None
-    starts: dict[int, int] | None = None
-    last_records: dict[int, LastRecord] = field(default_factory=dict)
-    files: tuple[PinnedFile, ...] | None = None
-    snapshot: PinnedSnapshot | None = None
-    columns: dict[str, str] = field(default_factory=dict)
-    shape: TableShape | None = None
-    schemas: dict[str, str] | None = None
-    subject: str = ""
 
 
 def identity_of(spark: SparkSession, pipeline: Pipeline, opened: OpenHistory, ends: Mapping[int, int]) -> Identity:
@@ -101,23 +66,6 @@ def _last_records(
             .collect()
         )
     return {row["partition"]: LastRecord(row["last"]["offset"], row["last"]["digest"]) for row in rows}
-
-
-class Sign(Enum):
-    """What the signs of a history prove of the records that were read before."""
-
-    SAME = "all of them are there, and none has come among them"
-    GONE = "some are gone, the others are as they were"
-    BY_POSITION = "none was changed; their positions tell which are there"
-    UNPROVEN = "they have to be read again"
-
-
-@dataclass(frozen=True, slots=True)
-class Evidence:
-    """What is proven of the records that were read before. `why`: what has changed, for people; empty: nothing has."""
-
-    sign: Sign
-    why: str = ""
 
 
 Below = Callable[[DataFrame], int]
@@ -253,19 +201,6 @@ def _since(now: PinnedSnapshot, change: Change, then: PinnedSnapshot, run_id: st
     return f"table {now.table} {change.value} since run {run_id} (snapshot {then.snapshot})"
 
 
-def other_schemas(then: Identity, now: Identity) -> str:
-    """How a registry's schemas differ from those of now; empty where all of them are there as they were."""
-    if then.schemas is None or now.schemas is None:
-        return ""
-    for name, digest in then.schemas.items():
-        if now.schemas.get(name, digest) != digest:
-            other = f"schema id {name} of the subject {now.subject} is another schema"
-            return "records are read by another schema" if name == "reader" else other
-        if name not in now.schemas:
-            return f"schema id {name} is gone from the subject {now.subject}"
-    return ""
-
-
 @dataclass(frozen=True, slots=True)
 class FilesSince:
     """How the files differ from those that an earlier run has read."""
@@ -292,8 +227,3 @@ class FilesSince:
         more = f" and {len(self.changed) - 1} more" if len(self.changed) > 1 else ""
         how = how_it_changed(then, now)
         return Evidence(Sign.UNPROVEN, f"{plain_path(now.path)}{more} was written again since run {run_id}: {how}")
-
-
-def without_files(identity: Identity) -> Identity:
-    """The identity without its files: a plan names these already."""
-    return replace(identity, files=None)

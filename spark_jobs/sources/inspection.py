@@ -24,11 +24,11 @@ from spark_jobs.definition.union import of_union
 from spark_jobs.errors import HistoryError
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.pins import OffsetRange, PartitionRange, PinnedTopic
+from spark_jobs.positions import Bucket, Buckets, Found, Known, Zone, most_buckets, shift_for
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, OFFSET, PARTITION, SEQUENCE, end_offset
 from spark_jobs.sources.clocks import NO_CLOCKS, Clocks, judged, log_of
 from spark_jobs.sources.decode import REASON
 from spark_jobs.sources.opened import OpenHistory
-from spark_jobs.sources.positions import Bucket, Buckets, Found, Known, Zone, most_buckets, shift_for
 from spark_jobs.sources.records import canonical, counts_latest_arrival, cut_at
 from spark_jobs.sources.scan import (
     FIELDS,

@@ -15,9 +15,9 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from spark_jobs.positions import Bucket, Buckets, Known, Zone, largest, least, shift_for
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, OFFSET, PARTITION, SEQUENCE
 from spark_jobs.sources.decode import REASON
-from spark_jobs.sources.positions import Bucket, Buckets, Known, Zone, largest, least, shift_for
 
 TIME, HASH = "time", "hash"
 NO_NUMBER = QUARANTINED = -(1 << 63)
@@ -45,7 +45,7 @@ class Kind(IntEnum):
     DISORDER = 3
     """The partition is not in order in this task, or has too many runs: it has to be sorted."""
     BUCKET = 4
-    """The positions of one bucket in one zone, see `spark_jobs.sources.positions`."""
+    """The positions of one bucket in one zone, see `spark_jobs.positions`."""
 
 
 FIELDS = (

@@ -14,6 +14,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from spark_jobs.definition import Pipeline, load_pipeline
+from spark_jobs.identities import Evidence, Sign
 from spark_jobs.lakehouse.published_table import PublishedTable
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.quality.configured import gate_of
@@ -26,7 +27,6 @@ from spark_jobs.runs.plan import make_plan
 from spark_jobs.runs.progress import NoProgress, Progress
 from spark_jobs.runs.status import RunStatus
 from spark_jobs.runs.store import RunStore
-from spark_jobs.sources import Evidence, Sign
 from tests.runs.small_runs import MINUTE, T0, pipeline, record, write
 
 EXPECTATIONS = Path(__file__).parents[2] / "expectations"
@@ -143,6 +143,7 @@ def test_a_night_knows_the_records_below_the_end_offsets_that_it_goes_on_from(ru
 def test_a_file_that_is_written_again_while_a_run_reads_it_closes_the_gate(runs, monkeypatch) -> None:
     """Also where nothing compares what a plan has pinned."""
     monkeypatch.setattr("spark_jobs.runs.evaluation.confirm_files", lambda *_: None)
+    monkeypatch.setattr("spark_jobs.sources.history.check_pinned", lambda *_: None)
     file = runs.folder / "data" / "b.json"
     before = file.stat()
 

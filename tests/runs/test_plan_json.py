@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from spark_jobs.definition.mode import Mode
 from spark_jobs.errors import DefinitionError
 from spark_jobs.eventtime.ranges import TimeRange
+from spark_jobs.identities import Identity, LastRecord
+from spark_jobs.positions import Bucket
 from spark_jobs.runs.night.reading import PartitionReading, Reading
 from spark_jobs.runs.plan import plan_from_json
 from spark_jobs.runs.plan_document import Plan
 from spark_jobs.sources import OffsetRange, PartitionRange, PinnedFile, PinnedTopic
-from spark_jobs.sources.identity import Identity, LastRecord
-from spark_jobs.sources.positions import Bucket
 
 PLAN = Plan(
     pipeline="p",

@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from spark_jobs.definition.union import BLOCK
+from spark_jobs.positions import Bucket, Buckets, Found, Zone, all_of, most_buckets
 from spark_jobs.runs.night.reading import PartitionReading, Reading
-from spark_jobs.sources.positions import Bucket, Buckets, Found, Zone, all_of, most_buckets
 
 
 class Difference(StrEnum):

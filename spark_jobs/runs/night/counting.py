@@ -57,7 +57,7 @@ def counted_night(spark: SparkSession, pipeline: Pipeline, plan: Plan, before: R
     counts = new.agg(F.count_if(placed & ~good).alias("quarantined"), F.count_if(good).alias("good")).collect()[0]
     account = Account(**counts.asDict(), unplaced=plan.reading.unplaced - before.unplaced)
     parts = _parts(spark, pipeline, plan)
-    if before.has_gone or not all(_is_counted_by_night(*part) for part in parts):
+    if plan.reading.has_gone or not all(_is_counted_by_night(*part) for part in parts):
         return account.model_copy(update={"unknown": ("runs over the whole history count their source",)})
     known = {
         "read_before": sum(before.counts.values()) + before.unplaced,

@@ -19,7 +19,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 
-from spark_jobs.sources.identity import Evidence, Sign
+from spark_jobs.identities import Evidence, Sign
 
 
 class Facts(ABC):

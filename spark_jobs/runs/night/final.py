@@ -14,11 +14,11 @@ from pyspark.sql import functions as F
 
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.deduplicate import Deduplicate, DeduplicateKind
+from spark_jobs.positions import Bucket
 from spark_jobs.replay.columns import NEVER
 from spark_jobs.replay.in_memory_timeline import InMemoryTimeline
 from spark_jobs.replay.spec import ReplaySpec
 from spark_jobs.runs.night.reading import Reading
-from spark_jobs.sources.positions import Bucket
 
 CLOSED_AT = "closed_at"
 _FOR_EVER = 1 << 62

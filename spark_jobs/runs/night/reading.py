@@ -18,9 +18,9 @@ from spark_jobs.definition import Pipeline
 from spark_jobs.definition.union import of_input
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.formatting import plural
+from spark_jobs.identities import Identity
 from spark_jobs.pins import PinnedFile
-from spark_jobs.sources.identity import Identity
-from spark_jobs.sources.positions import Bucket, Buckets, Found, Known, all_of, most_buckets
+from spark_jobs.positions import Bucket, Buckets, Found, Known, all_of, most_buckets
 
 Empty = dict[int, tuple[tuple[int, int], ...]]
 """By partition the ranges `[from, to)` of offsets without a record, in order."""

@@ -13,11 +13,11 @@ from pyspark.sql import functions as F
 from spark_jobs.definition import Pipeline
 from spark_jobs.lakehouse.ledger import Ledger
 from spark_jobs.lakehouse.tables import Tables
+from spark_jobs.positions import largest
 from spark_jobs.replay.in_memory_timeline import InMemoryTimeline
 from spark_jobs.runs.night.final import final_until
 from spark_jobs.runs.night.reading import Reading
 from spark_jobs.runs.night.taken import ReadBefore
-from spark_jobs.sources.positions import largest
 
 KEY = "reading"
 """Where the saved state of a run has it."""

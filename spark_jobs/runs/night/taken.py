@@ -12,6 +12,7 @@ from spark_jobs.definition import Pipeline
 from spark_jobs.definition.union import of_input, of_union
 from spark_jobs.errors import HistoryError
 from spark_jobs.pins import PinnedFile, PinnedSnapshot
+from spark_jobs.positions import Found, Known, all_of, most_buckets
 from spark_jobs.runs.night.compared import Compared, compared, read_again
 from spark_jobs.runs.night.reading import Empty, PartitionReading, Reading, grown, placed_by, placed_in
 from spark_jobs.sources import (
@@ -31,7 +32,6 @@ from spark_jobs.sources import (
 )
 from spark_jobs.sources.attempts import or_null
 from spark_jobs.sources.decode import REASON
-from spark_jobs.sources.positions import Found, Known, all_of, most_buckets
 from spark_jobs.sources.records import MISSING_EVENT_TIME
 
 _WAY_OUT = (

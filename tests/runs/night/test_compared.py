@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.eventtime.ranges import TimeRange
+from spark_jobs.identities import Identity
+from spark_jobs.positions import Bucket, Buckets, Found, Known, all_of
 from spark_jobs.runs.night.compared import Compared, Difference, compared, read_again
 from spark_jobs.runs.night.reading import PartitionReading, Reading, grown, overlapping_joined
-from spark_jobs.sources.identity import Identity
-from spark_jobs.sources.positions import Bucket, Buckets, Found, Known, all_of
 from spark_jobs.sources.scan import Positions
 
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from spark_jobs.identities import Evidence, Sign
 from spark_jobs.runs.night.decision import Facts, GoOn, NightDecision, Nothing, ReadAll, decide
-from spark_jobs.sources.identity import Evidence, Sign
 
 
 @dataclass

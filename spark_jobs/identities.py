@@ -1,0 +1,100 @@
+"""What a history is known by, as values, and what that proves of the records that were read of it. No Spark.
+
+`spark_jobs.sources.identity` finds it out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from enum import Enum
+
+from spark_jobs.pins import PinnedFile, PinnedSnapshot
+
+
+@dataclass(frozen=True, slots=True)
+class TableShape:
+    """What decides which rows the files of a Hive table give, beside the files.
+
+    `views`: digests of the texts of the views between. `partitions`: the digest of each partition's values by the
+    digest of its folder.
+    """
+
+    views: tuple[str, ...]
+    partitions: dict[str, str]
+
+    def differs_from(self, now: TableShape) -> str:
+        """What has changed, for people; empty: nothing that was there before."""
+        if self.views != now.views:
+            return "the view has another text"
+        moved = [place for place, values in self.partitions.items() if now.partitions.get(place, values) != values]
+        return f"{len(moved)} partitions have other values" if moved else ""
+
+
+@dataclass(frozen=True, slots=True)
+class LastRecord:
+    """The last record that was read of a partition of a topic, and a hash of its position, key and value."""
+
+    offset: int
+    digest: int
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What a history, or one input of a union, was known by when it was read. What a kind of history lacks is None.
+
+    Attributes:
+        topic_id: Kafka's id of the topic.
+        starts: The first offset of each partition of the topic.
+        last_records: The last record of each partition of the topic below its end offset.
+        files: The files, or those behind a Hive table. None, too, where Spark does not know them.
+        snapshot: The snapshot of a lake table.
+        columns: The identity of each column of a table: a lake table's field id, a Hive table's place and type.
+        shape: The views of a Hive table, and the values of its partitions.
+        schemas: Digests of a registry's schemas, see `PinnedSchemas.digests`.
+        subject: Their subject.
+    """
+
+    topic_id: str | None = None
+    starts: dict[int, int] | None = None
+    last_records: dict[int, LastRecord] = field(default_factory=dict)
+    files: tuple[PinnedFile, ...] | None = None
+    snapshot: PinnedSnapshot | None = None
+    columns: dict[str, str] = field(default_factory=dict)
+    shape: TableShape | None = None
+    schemas: dict[str, str] | None = None
+    subject: str = ""
+
+
+class Sign(Enum):
+    """What the signs of a history prove of the records that were read before."""
+
+    SAME = "all of them are there, and none has come among them"
+    GONE = "some are gone, the others are as they were"
+    BY_POSITION = "none was changed; their positions tell which are there"
+    UNPROVEN = "they have to be read again"
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What is proven of the records that were read before. `why`: what has changed, for people; empty: nothing has."""
+
+    sign: Sign
+    why: str = ""
+
+
+def other_schemas(then: Identity, now: Identity) -> str:
+    """How a registry's schemas differ from those of now; empty where all of them are there as they were."""
+    if then.schemas is None or now.schemas is None:
+        return ""
+    for name, digest in then.schemas.items():
+        if now.schemas.get(name, digest) != digest:
+            other = f"schema id {name} of the subject {now.subject} is another schema"
+            return "records are read by another schema" if name == "reader" else other
+        if name not in now.schemas:
+            return f"schema id {name} is gone from the subject {now.subject}"
+    return ""
+
+
+def without_files(identity: Identity) -> Identity:
+    """The identity without its files: a plan names these already."""
+    return replace(identity, files=None)
