@@ -195,7 +195,10 @@ def test_a_home_of_another_user_is_taken_only_by_its_name(tmp_path: Path, monkey
     assert rewindow_home() == tmp_path / ".rewindow"
 
 
-def test_folders_that_are_made_are_closed_to_other_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folders_that_are_made_are_closed_to_other_users(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tmp_path = tmp_path_factory.mktemp("f")  # a socket's address is short
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
     umask = os.umask(0)

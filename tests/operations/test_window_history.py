@@ -31,7 +31,7 @@ def test_the_as_of_vector_is_an_object_in_json(
     assert revision.as_of == ends
 
     start = f"{window:%Y-%m-%dT%H:%M:%S}Z"
-    command = ["rewindow", "history", str(defined.file), "--window", start, "--key", "k=a", "--json"]
+    command = ["rewindow", "revisions", str(defined.file), "--window", start, "--key", "k=a", "--json"]
     monkeypatch.setattr("sys.argv", command)
     capfd.readouterr()
     with pytest.raises(SystemExit) as ended:

@@ -36,7 +36,7 @@ def test_list_names_data_severity_and_column() -> None:
 
 
 def test_check_says_how_many_there_are() -> None:
-    assert said("check", str(FLIGHTS)).startswith("ok 51 expectations for departures_hourly")
+    assert said("check", str(FLIGHTS)).startswith("ok 52 expectations for departures_hourly")
 
 
 def test_the_commands_of_the_page(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ ANOTHER_VALUE = (
     "rand()", "rand(5)", "randn()", "uuid()", "shuffle(a)", "now()", "current_date", "current_timestamp", "curdate()",
     "unix_timestamp()", "localtimestamp()", "monotonically_increasing_id()", "spark_partition_id()",
     "input_file_name()", "input_file_block_start()", "CAST('now' AS TIMESTAMP)", "TIMESTAMP 'now'", "DATE 'today'",
-    "CAST(' Yesterday ' AS DATE)", "reflect('java.util.UUID', 'randomUUID')", "randstr(3)", "uniform(1, 5)",
+    "CAST(' Yesterday ' AS DATE)", "randstr(3)", "uniform(1, 5)",
     "aes_encrypt(d, d)", "to_date('now')", "to_timestamp('yesterday')", "CAST('to' || 'day' AS DATE)",
     "TIMESTAMP '10:00'", "CAST('T10:00Z' AS TIMESTAMP)", "to_timestamp('10:00')",
 )  # fmt: skip
