@@ -24,6 +24,8 @@ class Zone(IntEnum):
     """Below the end offset, at an offset that held none: it came late."""
     LATER = 2
     """From the end offset on, or in a partition of which nothing was read."""
+    UNUSABLE = 3
+    """Below the end offset, at an offset that held a record whose arrival cannot be used any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,5 +174,5 @@ Found = Mapping[int, Mapping[Zone, Buckets]]
 
 
 def all_of(found: Mapping[Zone, Buckets]) -> Buckets:
-    """The positions of a partition in all zones."""
-    return Buckets.of(found.values())
+    """The positions of a partition in all zones, but those of records that have no arrival."""
+    return Buckets.of(buckets for zone, buckets in found.items() if zone is not Zone.UNUSABLE)

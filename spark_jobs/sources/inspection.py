@@ -189,7 +189,7 @@ def _inspect_topic(
         F.max(OFFSET).alias("last"),
         F.max(F.when(is_placed, F.col(OFFSET))).alias("last_placed"),
         F.count("*").alias("records"),
-        F.count_if(is_placed).alias("placed"),
+        F.count_if(is_placed | _is_unusable(known)).alias("placed"),
         F.count_if(~good).alias("quarantined"),
         F.count_if(good & time.isNull()).alias("missing"),
         F.min(good_time).alias("first_time"),
@@ -251,7 +251,13 @@ def _zone(known: Mapping[int, Known]) -> Column:
     """The zone of a record of a topic, where nothing can come late below an end offset."""
     ends = {partition: one.end for partition, one in known.items()}
     is_read = F.coalesce(F.col(OFFSET) < end_offset(ends), F.lit(False)) if ends else F.lit(False)
-    return F.when(is_read, F.lit(int(Zone.READ))).otherwise(F.lit(int(Zone.LATER)))
+    read = F.when(F.col(ARRIVAL).isNull(), F.lit(int(Zone.UNUSABLE))).otherwise(F.lit(int(Zone.READ)))
+    return F.when(is_read, read).otherwise(F.lit(int(Zone.LATER)))
+
+
+def _is_unusable(known: Mapping[int, Known]) -> Column:
+    """Whether a record was read before, and has no arrival that can be used."""
+    return F.col(ARRIVAL).isNull() & (_zone(known) == F.lit(int(Zone.UNUSABLE)))
 
 
 def _bucket_of(row: SparkRow) -> Bucket:

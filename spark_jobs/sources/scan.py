@@ -222,6 +222,16 @@ class Positions:
             joined = self.zones.get(zone, Buckets.none()).joined(Buckets(shift, by_number))
             self.zones[zone] = joined.fitted(_MOST_IN_TASK)
 
+    def add_unusable(self, offsets: np.ndarray, hashes: np.ndarray) -> None:
+        """Records without an arrival: those count that were read before."""
+        was_read = self._zones(offsets) == Zone.READ
+        if was_read.any():
+            unusable = Positions(Known(int(offsets.max()) + 1))
+            none = np.full(int(was_read.sum()), NO_NUMBER, dtype=np.int64)
+            unusable.add(offsets[was_read], None, hashes[was_read], none)
+            known = self.zones.get(Zone.UNUSABLE, Buckets.none())
+            self.zones[Zone.UNUSABLE] = known.joined(unusable.zones[Zone.READ]).fitted(_MOST_IN_TASK)
+
     def _zones(self, offsets: np.ndarray) -> np.ndarray:
         if self.known is None:
             return np.full(len(offsets), Zone.LATER, dtype=np.int8)
@@ -288,6 +298,7 @@ class _Scan:
         nulls = [values == NO_NUMBER for values in placing if len(values) and values.min() == NO_NUMBER]
         if nulls:
             has_position = ~np.logical_or.reduce(nulls)
+            self._add_unusable({name: values[~has_position] for name, values in columns.items()})
             columns = {name: values[has_position] for name, values in columns.items()}
         partitions, offsets = columns[PARTITION], columns[OFFSET]
         if not len(partitions):
@@ -310,6 +321,18 @@ class _Scan:
             positions = self._positions.setdefault(partition, Positions(self._known.get(partition)))
             places = own_arrivals if self._has_arrival else None
             positions.add(own_offsets, places, columns[HASH][chosen], columns[TIME][chosen])
+
+    def _add_unusable(self, columns: Mapping[str, np.ndarray]) -> None:
+        """Records that have a place in the log and no arrival that can be used; they may have had one before."""
+        partitions, offsets = columns[PARTITION], columns[OFFSET]
+        placed = (partitions != NO_NUMBER) & (offsets != NO_NUMBER)
+        if not self._known or not placed.any():
+            return
+        chosen = {name: values[placed] for name, values in columns.items()}
+        for partition, own in _grouped(chosen[PARTITION]):
+            if (known := self._known.get(partition)) is not None:
+                positions = self._positions.setdefault(partition, Positions(known))
+                positions.add_unusable(chosen[OFFSET][own], chosen[HASH][own])
 
     def _count(self, times: np.ndarray) -> None:
         self._records += len(times)

@@ -125,28 +125,29 @@ def _trusting(one: BucketCompared, then: PartitionReading, start: int | None) ->
 def _of_partition(
     number: int, then: PartitionReading, now: Mapping[Zone, Buckets], end: int | None, *, by_arrival: bool
 ) -> list[BucketCompared]:
-    read, missed = now.get(Zone.READ, Buckets.none()), now.get(Zone.MISSED, Buckets.none())
-    shift = max(then.shift, read.shift, missed.shift)
-    before, there, late = (one.at(shift).by_number for one in (then.positions, read, missed))
+    read, missed, unusable = (now.get(zone, Buckets.none()) for zone in (Zone.READ, Zone.MISSED, Zone.UNUSABLE))
+    shift = max(then.shift, read.shift, missed.shift, unusable.shift)
+    before, there, late, without = (one.at(shift).by_number for one in (then.positions, read, missed, unusable))
     found = []
     for bucket in sorted(before.keys() | there.keys() | late.keys()):
         if end is not None and end < min(then.end, (bucket + 1) << shift):
             continue
         own = (before.get(bucket, Bucket()), there.get(bucket, Bucket()), late.get(bucket, Bucket()))
+        own = (*own, without.get(bucket, Bucket()).count)
         found.append(_of_bucket((number, shift, bucket), *own, by_arrival=by_arrival))
     return found
 
 
 def _of_bucket(
-    place: tuple[int, int, int], then: Bucket, now: Bucket, late: Bucket, *, by_arrival: bool
+    place: tuple[int, int, int], then: Bucket, now: Bucket, late: Bucket, unusable: int, *, by_arrival: bool
 ) -> BucketCompared:
-    gone = max(0, then.count + then.gone - now.count)
+    gone = max(0, then.count + then.gone - now.count - unusable)
     is_same = now.has_positions_of(then) if by_arrival else now.count == then.count
     if is_same:
         difference, gone = Difference.MORE if late.count else Difference.SAME, then.gone
-    elif now.count < then.count and (now.arrived_within(then) or not by_arrival):
+    elif now.count + unusable < then.count and (now.arrived_within(then) or not by_arrival):
         difference = Difference.MORE if late.count else Difference.GONE
-    elif now.count > then.count:
+    elif now.count + unusable > then.count:
         difference = Difference.MORE
     else:
         difference = Difference.CHANGED

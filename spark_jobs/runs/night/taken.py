@@ -90,7 +90,7 @@ def take(
     ends = {p.partition: p.end_offset for p in seen.partitions}
     found = positions_of(spark, pipeline, opened, seen, {} if before is None else before.reading.known, ends)
     identities = identities_of(spark, pipeline, opened, ends)
-    empty = None if is_topic(pipeline) else empty_offsets(records, seen.partitions)
+    empty = empty_offsets(records, seen.partitions) if _knows_empty(pipeline) else None
     most = most_buckets(len(ends))
     partitions = {p: PartitionReading.of(end, all_of(found.get(p, {})).fitted(most)) for p, end in ends.items()}
     unplaced = seen.records - placed_in(seen.positions)
@@ -167,6 +167,14 @@ def rejected(records: DataFrame, pipeline: Pipeline) -> DataFrame:
     fails = F.lit(False) if condition is None else ~F.coalesce(or_null(records, condition), F.lit(False))
     is_missing = F.lit(pipeline.event_time.missing == "drop") & F.col(REASON).eqNullSafe(MISSING_EVENT_TIME)
     return records.where((F.col(REASON).isNull() & fails) | is_missing)
+
+
+def _knows_empty(pipeline: Pipeline) -> bool:
+    """Whether the canonical records tell which offsets hold none: not where a filter leaves records out.
+
+    Nothing comes late to a topic.
+    """
+    return not is_topic(pipeline) and all(unfiltered(one) is None for one in pipeline.inputs or (pipeline,))
 
 
 def is_topic(pipeline: Pipeline) -> bool:
@@ -262,7 +270,7 @@ def take_new(
     known = before.reading
     ends = {p.partition: p.end_offset for p in seen.partitions}
     empty: Empty | None = None
-    if known.empty is not None and not is_topic(pipeline):
+    if known.empty is not None and _knows_empty(pipeline):
         empty = empty_after(known.empty, known.ends, empty_offsets(new, seen.partitions))
     whole = grown(known, tuple(map(without_files, identities)), ends, found, empty=empty, lacks=lacks)
     return replace(whole, unplaced=known.unplaced + seen.records - placed_in(seen.positions))
