@@ -106,7 +106,7 @@ class ClockedLog:
                 history = f"{{kind: kafka, {topic}}}"
                 fields["value"] = f'{{format: json, schema: "{SCHEMA}"}}'
             case "stitched":
-                past = f"{{table: rewindow.lake.{self.place}, format: iceberg, {position}}}"
+                past = f"{{table: rewindow.lake.{self.place}, {position}}}"
                 history = f"{{kind: stitched, past: {past}, recent: {{{topic}}}}}"
                 fields["value"] = f'{{format: json, schema: "{SCHEMA}"}}'
             case _:
