@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
@@ -80,6 +81,12 @@ class Evidence:
 
     sign: Sign
     why: str = ""
+
+
+def worst(found: Iterable[Evidence]) -> Evidence:
+    """The evidence that proves least; of several the first."""
+    order = list(Sign)
+    return max(found, key=lambda one: order.index(one.sign))
 
 
 def other_schemas(then: Identity, now: Identity) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from enum import Enum, StrEnum
 from hashlib import sha256
@@ -26,6 +27,11 @@ class PartitionRange:
     first_arrival: int | None
     last_arrival: int | None
     records: int
+
+
+def ends_of(partitions: Iterable[PartitionRange]) -> dict[int, int]:
+    """The end offset of each partition."""
+    return {one.partition: one.end_offset for one in partitions}
 
 
 @dataclass(frozen=True, slots=True, order=True)

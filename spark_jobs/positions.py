@@ -8,7 +8,7 @@ order nor the split of the records matters, and disjoint parts of a bucket are j
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import IntEnum
 
 MOST_BUCKETS, LEAST_BUCKETS, MOST_OF_ALL = 256, 16, 4096
@@ -145,12 +145,6 @@ class Buckets:
         """At most so many buckets between the first and the last one."""
         shift = self.shift + shift_for(self.by_number, most)
         return self.at(shift)
-
-    def with_gone(self, gone: Mapping[int, int]) -> Buckets:
-        """The buckets with these numbers of gone positions, by bucket."""
-        numbers = sorted(self.by_number.keys() | gone.keys())
-        found = {n: replace(self.by_number.get(n, Bucket()), gone=gone.get(n, 0)) for n in numbers}
-        return replace(self, by_number=found)
 
 
 def shift_for(numbers: Iterable[int], most: int) -> int:

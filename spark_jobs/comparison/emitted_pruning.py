@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
-from operator import or_
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -17,6 +15,7 @@ from spark_jobs.eventtime.windows import AlignedWindows, AnyWindows
 from spark_jobs.replay.assign import START
 from spark_jobs.replay.columns import is_within
 from spark_jobs.sources.attempts import or_null
+from spark_jobs.spark.conditions import any_of
 
 _WANTED = "rw_wanted"
 _PER_UNIT = {"s": 1 / 1000, "ms": 1, "us": 1000}
@@ -35,7 +34,7 @@ def starts_in(frame: DataFrame, live: Live, windows: AnyWindows, spans: Sequence
     value, kind = or_null(frame, text), _kind(frame, text)
     bounds = [_within(value, kind, columns.unit, span.start, span.end + shift) for span in spans]
     usable = [bound for bound in bounds if bound is not None]
-    return frame if len(usable) < len(bounds) else frame.where(reduce(or_, usable))
+    return frame if len(usable) < len(bounds) else frame.where(any_of(usable))
 
 
 def emitted_since(frame: DataFrame, live: Live, since: int) -> DataFrame:
@@ -49,7 +48,7 @@ def emitted_since(frame: DataFrame, live: Live, since: int) -> DataFrame:
 
 def of_windows(rows: DataFrame, keys: Sequence[str], spans: Sequence[TimeRange], pairs: DataFrame | None) -> DataFrame:
     """The rows, with keys and bounds (epoch ms), of windows that start in `spans`, or that are in `pairs`."""
-    inside = reduce(or_, (is_within(F.col(START), span) for span in spans), F.lit(False))
+    inside = any_of(is_within(F.col(START), span) for span in spans)
     if pairs is None:
         return rows.where(inside)
     # One scan: rows of both kinds come from the same files.

@@ -41,6 +41,7 @@ from spark_jobs.sources.expressions import refuse, schema_refused
 from spark_jobs.sources.kafka import header_map, read_log
 from spark_jobs.sources.kafka_admin import TopicAdmin, TopicState, topic_admin
 from spark_jobs.sources.payload import decode_bytes, fields_of
+from spark_jobs.spark.conditions import any_of
 
 AT_PARTITION, AT_OFFSET = "rw_at_partition", "rw_at_offset"
 TOMBSTONE, UNREADABLE = "rw_tombstone", "rw_unreadable"
@@ -191,7 +192,7 @@ class TopicRows:
         rows = log.select(*_RAW, F.lit(None).cast("timestamp").alias(PLACED))
         if self.table is not None and self.has_kept and not only_ahead:
             ends = [(F.col("partition") == p) & (F.col("offset") < end) for p, end in self.ends.items()]
-            kept = self.table.rows(self.kept).where(reduce(or_, ends, F.lit(False)))
+            kept = self.table.rows(self.kept).where(any_of(ends))
             stored = kept.select(*_RAW, F.col("window_start").alias(PLACED))
             rows = rows.unionByName(stored) if self.ahead() else stored
         return decoded_rows(rows, self)

@@ -20,8 +20,6 @@ import hashlib
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import reduce
-from operator import or_
 from typing import TypeVar
 
 from py4j.protocol import Py4JError
@@ -36,6 +34,7 @@ from spark_jobs.errors import CatalogError, EmptyRangeError
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.lakehouse.counts import RunCounts
 from spark_jobs.spark.catalog import CATALOG
+from spark_jobs.spark.conditions import any_of
 from spark_jobs.spark.failures import read_error
 from spark_jobs.spark.gateway import JAVA_ERRORS, iceberg_catalog, is_instance_of, jvm, loaded_iceberg_table
 from spark_jobs.spark.java import java_reason
@@ -195,7 +194,7 @@ def starts_within(span: TimeRange, column: str = "window_start") -> Column:
 
 def starting_in(frame: DataFrame, spans: Iterable[TimeRange]) -> DataFrame:
     """The windows with a start in one of `spans`; a table prunes by it."""
-    return frame.where(reduce(or_, map(starts_within, spans), F.lit(False)))
+    return frame.where(any_of(map(starts_within, spans)))
 
 
 def start_bounds(windows: DataFrame) -> tuple[int | None, int | None]:

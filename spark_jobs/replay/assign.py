@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import reduce
-from operator import or_
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -24,6 +22,7 @@ from spark_jobs.eventtime.windows import (
 )
 from spark_jobs.replay.columns import EVENT_TIME, GAP
 from spark_jobs.replay.grid import day_start, local_day_index, start_of
+from spark_jobs.spark.conditions import any_of
 
 START = "window_start"
 END = "window_end"
@@ -103,7 +102,7 @@ def in_spans(records: DataFrame, windows: AlignedWindows, spans: Iterable[TimeRa
     """The records that can be in a window with a start in one of `spans`."""
     ts = F.col(EVENT_TIME)
     inside = ((ts >= F.lit(span.start)) & (ts < F.lit(span.end + windows.longest)) for span in spans)
-    return records.where(reduce(or_, inside, F.lit(False)))
+    return records.where(any_of(inside))
 
 
 def after_interval(time: Column, interval: CalendarInterval, zone: str) -> Column:

@@ -7,6 +7,8 @@ record of its millisecond: `(tick, -1, -1)`. "Never" is `MAX_TIMESTAMP` in all t
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -38,6 +40,7 @@ LATE = "records_late"
 DROPPED = "records_dropped"
 PANE = "pane"
 STATE = "state"
+CLOSED_AT = "closed_at"
 HISTORY_GONE = "history_gone"
 """The state of a published window that keeps its value: records that it was made of are not in the history any more."""
 FIRED = "fired"
@@ -140,6 +143,16 @@ def end_offset(as_of: Mapping[int, int], partition: str = PARTITION) -> Column:
         return F.lit(None).cast("bigint")
     ends = [F.lit(v) for partition, end in sorted(as_of.items()) for v in (partition, F.lit(end).cast("bigint"))]
     return F.create_map(*ends)[F.col(partition)]
+
+
+def records_in(windows: DataFrame) -> Column:
+    """How many records a window counts: on time, late and dropped, as far as it has these columns."""
+    return functools.reduce(operator.add, (F.coalesce(c, F.lit(0)) for c in counts_of(windows)), F.lit(0))
+
+
+def counts_of(windows: DataFrame) -> list[str]:
+    """The columns that count records, as far as the windows have them."""
+    return [c for c in (ON_TIME, LATE, DROPPED) if c in windows.columns]
 
 
 def identity_columns(records: DataFrame) -> list[str]:

@@ -18,7 +18,6 @@ from spark_jobs.replay.columns import (
     ARRIVAL,
     EVENT_TIME,
     FIRED,
-    Position,
     PositionColumns,
     admitted,
     identity_columns,
@@ -281,15 +280,6 @@ class Replay:
     @cached_property
     def _usable(self) -> DataFrame:
         return self.deduplicated.where(F.col(EVENT_TIME).isNotNull())
-
-    def missing_event_time(self) -> Position | None:
-        """The first record without an event time, where that fails the live job (golden rule 29)."""
-        if self.merges:
-            return None
-        missing = self.history.records.where(F.col(EVENT_TIME).isNull())
-        missing = admitted(missing, self.spec.after_watermark)
-        first = missing.agg(F.min(record_position(missing).as_struct())).collect()[0][0]
-        return None if first is None else Position(*first)
 
     def _late_between_windows(self, span: TimeRange, records: DataFrame) -> DataFrame:
         """Records between two windows (slide > size) that are behind the watermark: late by rule 20, in no window."""

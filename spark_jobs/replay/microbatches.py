@@ -192,10 +192,6 @@ class MicroBatches:
         """The watermark of the last batch; the initial one where there is no batch."""
         return int(self.watermark[-1]) if len(self.watermark) else INITIAL_WATERMARK
 
-    def numbers_by_time(self) -> Mapping[int, int]:
-        """The number of the batch that has a time."""
-        return dict(zip(self.times.tolist(), self.numbers.tolist(), strict=True))
-
 
 def _ascending(times: np.ndarray) -> np.ndarray:
     """The times, each at least 1 ms after the one before: a clock can stand still, or be set back."""

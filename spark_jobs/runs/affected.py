@@ -21,6 +21,7 @@ from spark_jobs.eventtime.timestamps import MIN_TIMESTAMP
 from spark_jobs.lakehouse.ledger import Ledger
 from spark_jobs.lakehouse.tables import Tables, starts_within
 from spark_jobs.pins import ClockBound
+from spark_jobs.positions import largest
 from spark_jobs.replay.assign import END, START
 from spark_jobs.replay.in_memory_timeline import InMemoryTimeline
 from spark_jobs.replay.spec import ReplaySpec
@@ -166,5 +167,5 @@ def _with_news(known: PartitionRange, seen: PartitionRange | None) -> PartitionR
     """A partition that is silent keeps its last arrival: processing time never falls back."""
     if seen is None:
         return known
-    arrivals = [at for at in (known.last_arrival, seen.last_arrival) if at is not None]
-    return replace(known, end_offset=seen.end_offset, last_arrival=max(arrivals, default=None), records=seen.records)
+    last = largest(known.last_arrival, seen.last_arrival)
+    return replace(known, end_offset=seen.end_offset, last_arrival=last, records=seen.records)

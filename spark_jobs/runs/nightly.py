@@ -24,6 +24,7 @@ from spark_jobs.lakehouse.ledger import Ledger
 from spark_jobs.lakehouse.publication import TableAt
 from spark_jobs.lakehouse.published_table import PublishedTable
 from spark_jobs.lakehouse.tables import Tables, create_tables, start_bounds
+from spark_jobs.pins import ends_of
 from spark_jobs.positions import Zone
 from spark_jobs.replay.columns import record_position
 from spark_jobs.replay.defined_windows import windows_of
@@ -207,27 +208,14 @@ def planned_night(
     The tables are there already. Reads the history and writes nothing.
     """
     with ExitStack() as frames:
-        yield _planned(frames, spark, pipeline, progress, until, end_policy or EndPolicy(), now)
-
-
-def _planned(
-    frames: ExitStack,
-    spark: SparkSession,
-    pipeline: Pipeline,
-    progress: Progress,
-    until: int | None,
-    end_policy: EndPolicy,
-    now: Callable[[], datetime],
-) -> Night:
-    facts = _Facts(frames, spark, pipeline, progress, until, end_policy, now)
-    decision = decide(facts)
-    match decision:
-        case ReadAll():
-            return facts.full(decision)
-        case Nothing():
-            return NothingNew(facts.before)
-        case GoOn():
-            return facts.incremental(decision)
+        facts = _Facts(frames, spark, pipeline, progress, until, end_policy or EndPolicy(), now)
+        match decide(facts):
+            case ReadAll() as decision:
+                yield facts.full(decision)
+            case Nothing():
+                yield NothingNew(facts.before)
+            case GoOn() as decision:
+                yield facts.incremental(decision)
 
 
 class _Facts(Facts):
@@ -370,7 +358,7 @@ class _Facts(Facts):
         """
         found = self._looked_at()
         if clocks := found[0].clocks:
-            seen_to = self.before.as_of | {p.partition: p.end_offset for p in found[0].partitions}
+            seen_to = self.before.as_of | ends_of(found[0].partitions)
             self._again_to = ends_within(seen_to, clocks)
             self._again = opened_again(self._spark, self._pipeline, self._opened, clocks)
             for name in ("_everything", "_later", "_new", "_unplaced"):
@@ -470,7 +458,7 @@ class _Facts(Facts):
 
     def _reading(self, known: Inspection, decision: GoOn) -> Reading:
         spark, pipeline, before = self._spark, self._pipeline, self.before.read
-        ends = {p.partition: p.end_offset for p in known.partitions}
+        ends = ends_of(known.partitions)
         identities = identities_of(spark, pipeline, self._opened, ends)
         inputs = self._opened.inputs or (self._opened,)
 

@@ -27,6 +27,7 @@ from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.strategy import WatermarkStrategy
 from spark_jobs.eventtime.windows import AlignedWindows, AnyWindows
 from spark_jobs.lakehouse.tables import Tables
+from spark_jobs.pins import ends_of
 from spark_jobs.replay.columns import PARTITION
 from spark_jobs.replay.defined_windows import fields_without_effect, windows_of
 from spark_jobs.replay.from_pipeline import application_of, strategy_of
@@ -37,7 +38,7 @@ from spark_jobs.runs.documents import misfit
 from spark_jobs.runs.live_batches import LiveBatches, as_of_batches, live_batches
 from spark_jobs.runs.night.reading import Reading
 from spark_jobs.runs.night.stored import read_before, with_final
-from spark_jobs.runs.night.taken import take
+from spark_jobs.runs.night.taken import ReadBefore, Taken, take
 from spark_jobs.runs.plan_document import Plan
 from spark_jobs.runs.published_columns import refuse_other_columns
 from spark_jobs.runs.requesting import check_order, check_range
@@ -150,17 +151,15 @@ def make_plan(
         seen = inspect_history(spark, pipeline, opened, as_of=as_of, records=below, known=known)
         if seen.clocks:
             opened = opened_again(spark, pipeline, opened, seen.clocks)
-            as_of = ends_within({p.partition: p.end_offset for p in seen.partitions}, seen.clocks)
+            as_of = ends_within(ends_of(seen.partitions), seen.clocks)
             unread = seen.clocks.ends
             read = canonical(opened, pipeline)
             below = read if opened.topic is not None else cut_at(read, as_of)
             seen = inspect_history(spark, pipeline, opened, as_of=as_of, records=below, known=known)
         found_fidelity = fidelity_of(pipeline, opened, seen.partitions)
         seen = replace(seen, history_records=seen.records)
-        taken = take(spark, pipeline, opened, seen, below, before, accepts_another=another_log, is_cut=is_cut)
+        taken = _taken(spark, pipeline, opened, seen, below, before, accepts_another=another_log, is_cut=is_cut)
         reading, other = taken.reading, taken.another_log
-        if before is not None and not other:
-            reading = with_final(spark, Tables.of(pipeline), pipeline, before, reading)
     check_schema_ids(pipeline, opened, records)
     partitions = seen.partitions
     windows = windows_of(pipeline)
@@ -250,10 +249,27 @@ def allowed_now(
     known = before.reading.known
     seen = inspect_history(spark, pipeline, opened, as_of=cuts, records=records, known=known)
     accepts = another_log or bool(plan.another_log)
-    taken = take(spark, pipeline, opened, seen, records, before, accepts_another=accepts, is_cut=True)
+    taken = _taken(spark, pipeline, opened, seen, records, before, accepts_another=accepts, is_cut=True)
     _refuse_another_log_in_part(opened, taken.another_log, is_whole=plan.is_whole)
-    reading = with_final(spark, Tables.of(pipeline), pipeline, before, taken.reading)
-    return plan.model_copy(update={"another_log": taken.another_log, "reading": reading})
+    return plan.model_copy(update={"another_log": taken.another_log, "reading": taken.reading})
+
+
+def _taken(
+    spark: SparkSession,
+    pipeline: Pipeline,
+    opened: OpenHistory,
+    seen: Inspection,
+    records: DataFrame,
+    before: ReadBefore | None,
+    *,
+    accepts_another: bool,
+    is_cut: bool,
+) -> Taken:
+    """`take`, with what was final before the first record that is still there; of another log nothing is gone."""
+    taken = take(spark, pipeline, opened, seen, records, before, accepts_another=accepts_another, is_cut=is_cut)
+    if before is None:
+        return taken
+    return replace(taken, reading=with_final(spark, Tables.of(pipeline), pipeline, before, taken.reading))
 
 
 def _refuse_another_log_in_part(opened: OpenHistory, other: str, *, is_whole: bool) -> None:

@@ -14,7 +14,16 @@ from spark_jobs.definition.mode import Mode
 from spark_jobs.definition.union import of_input
 from spark_jobs.eventtime.durations import format_duration
 from spark_jobs.eventtime.ranges import TimeRange
-from spark_jobs.pins import ClockBound, PartitionRange, PinnedFile, PinnedSchemas, PinnedSnapshot, PinnedTopic, Pins
+from spark_jobs.pins import (
+    ClockBound,
+    PartitionRange,
+    PinnedFile,
+    PinnedSchemas,
+    PinnedSnapshot,
+    PinnedTopic,
+    Pins,
+    ends_of,
+)
 from spark_jobs.runs.documents import Document
 from spark_jobs.runs.night.reading import Reading
 from spark_jobs.runs.stages import ReplayChunk, chunk_stages
@@ -124,7 +133,7 @@ class Plan(Document):
     @property
     def as_of(self) -> dict[int, int]:
         """The end offset (exclusive) of each partition."""
-        return {p.partition: p.end_offset for p in self.partitions}
+        return ends_of(self.partitions)
 
     @property
     def replay_stages(self) -> tuple[ReplayChunk, ...]:

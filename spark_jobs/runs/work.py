@@ -19,7 +19,7 @@ from spark_jobs.lakehouse.publication import TableAt
 from spark_jobs.lakehouse.staging import StagedPart
 from spark_jobs.replay.aggregates import overflow_in_words
 from spark_jobs.replay.assign import END, START
-from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, NEVER, PANE, STATE
+from spark_jobs.replay.columns import ARRIVAL, CLOSED_AT, EVENT_TIME, NEVER, PANE, STATE
 from spark_jobs.replay.engine import FIRED_COLUMNS, History, Replay
 from spark_jobs.replay.spec import ReplaySpec
 from spark_jobs.runs.affected import AffectedWindows, PreviousRun
@@ -341,7 +341,7 @@ def published_windows(windows: DataFrame) -> DataFrame:
         F.timestamp_millis(START).alias("window_start"),
         F.timestamp_millis(END).alias("window_end"),
         *rest,
-        closed_at.alias("closed_at"),
+        closed_at.alias(CLOSED_AT),
     )
 
 

@@ -50,6 +50,6 @@ from spark_jobs.sources.records import (
 )
 from spark_jobs.sources.schema_ids import check_schema_ids
 from spark_jobs.sources.spool import is_short, is_small, narrowed, spooled
-from spark_jobs.sources.union import names_of, records_of_input
+from spark_jobs.sources.union import inputs_of, names_of
 from spark_jobs.sources.unplaced import can_be_unplaced, is_unplaced, unplaced
 from spark_jobs.spark.failures import reading

@@ -22,7 +22,7 @@ from pyspark.sql import functions as F
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.union import BLOCK, of_input
 from spark_jobs.errors import HistoryError
-from spark_jobs.pins import ClockBound, OffsetRange, PartitionRange, Pins
+from spark_jobs.pins import ClockBound, OffsetRange, PartitionRange, Pins, ends_of
 from spark_jobs.replay.columns import ARRIVAL, OFFSET, PARTITION
 from spark_jobs.sources.history import open_history
 from spark_jobs.sources.opened import OpenHistory
@@ -120,7 +120,7 @@ def first_arrivals(
     """The earliest arrival in each partition from the end offsets `since` on, as the log has it."""
     if not counts_latest_arrival(pipeline):
         return {p.partition: p.first_arrival for p in seen if p.records and p.first_arrival is not None}
-    log = log_of(opened, pipeline, since, {p.partition: p.end_offset for p in seen})
+    log = log_of(opened, pipeline, since, ends_of(seen))
     return {row[0]: row[1] for row in log.groupBy(PARTITION).agg(F.min(ARRIVAL)).collect()}
 
 

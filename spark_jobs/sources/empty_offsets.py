@@ -9,8 +9,6 @@ import itertools
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from functools import reduce
-from operator import or_
 from typing import get_args
 
 from pyspark.sql import Column, DataFrame
@@ -25,6 +23,7 @@ from spark_jobs.replay.columns import OFFSET, PARTITION
 from spark_jobs.sources.fidelity import Fidelity, Level, fidelity
 from spark_jobs.sources.opened import OpenHistory
 from spark_jobs.sources.union import names_of
+from spark_jobs.spark.conditions import any_of
 
 Empty = dict[int, tuple[tuple[int, int], ...]]
 """By partition the ranges `[from, to)` of offsets without a record, in order."""
@@ -97,7 +96,7 @@ def is_empty(empty: Empty | None) -> Column:
     spans = [(p, a, b) for p, ranges in (empty or {}).items() for a, b in ranges]
     partition, offset = F.col(PARTITION), F.col(OFFSET)
     of_each = ((partition == p) & (offset >= a) & (offset < b) for p, a, b in spans)
-    return reduce(or_, of_each, F.lit(False))
+    return any_of(of_each)
 
 
 def _joined(spans: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.kafka import Topic
-from spark_jobs.identities import Evidence, Identity, LastRecord, Sign, other_schemas
+from spark_jobs.identities import Evidence, Identity, LastRecord, Sign, other_schemas, worst
 from spark_jobs.pins import Change, OffsetRange, PinnedFile, PinnedSnapshot, PinnedTopic
 from spark_jobs.sources.behind import table_shape
 from spark_jobs.sources.files import changed_files, how_it_changed
@@ -94,12 +94,12 @@ class Signs:
         if schemas := other_schemas(self.then, self.now):
             return Evidence(Sign.UNPROVEN, f"{schemas} since run {self.run_id}")
         if self.pipeline.history.is_stitched:
-            return _worst((self._of_topic(), self._of_past_table()))
+            return worst((self._of_topic(), self._of_past_table()))
         if self.now.topic_id is not None:
             return self._of_topic()
         if self.now.snapshot is not None:
             return self._of_snapshot()
-        return _worst((self._of_shape(), self._of_files()))
+        return worst((self._of_shape(), self._of_files()))
 
     def _of_topic(self) -> Evidence:
         """A log keeps what it has, but for retention, compaction and a cut that nobody ordered."""
@@ -125,7 +125,7 @@ class Signs:
         then, now = self.then.snapshot, self.now.snapshot
         if then is None or now is None:
             files = FilesSince.between(self.then.files, self.now.files)
-            return _worst((self._of_shape(), files.rewritten(self.run_id) or Evidence(Sign.BY_POSITION)))
+            return worst((self._of_shape(), files.rewritten(self.run_id) or Evidence(Sign.BY_POSITION)))
         if (why := self._other_columns()) or (why := self._unproven(then, now, self._change(then, now))):
             return Evidence(Sign.UNPROVEN, why)
         return Evidence(Sign.BY_POSITION)
@@ -181,11 +181,6 @@ class Signs:
         if files.gone:
             return Evidence(Sign.GONE, f"{len(files.gone)} files are gone since run {self.run_id}")
         return Evidence(Sign.SAME)
-
-
-def _worst(found: Sequence[Evidence]) -> Evidence:
-    order = list(Sign)
-    return max(found, key=lambda one: order.index(one.sign))
 
 
 def came_late(count: int, run_id: str, named: str = "") -> str:

@@ -20,9 +20,7 @@ can use all of them. Everything is evaluated lazily, and in the JVM.
 
 from __future__ import annotations
 
-import functools
 import itertools
-import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, replace
 
@@ -71,6 +69,7 @@ from spark_jobs.sources.opened import OpenHistory
 from spark_jobs.sources.payload import payload_schema, with_payload
 from spark_jobs.sources.texts import expressions_over_records, with_text_checked
 from spark_jobs.sources.times import Unit, instant_refused, instants
+from spark_jobs.spark.conditions import any_of
 
 NO_POSITION = "no position"
 MISSING_EVENT_TIME = "missing event time"
@@ -364,18 +363,21 @@ def takes_ids_without_event_time(pipeline: Pipeline) -> bool:
 
 def _is_unusable(frame: DataFrame) -> Column:
     """Whether the record goes to quarantine, as far as is known yet."""
-    reasons = [F.col(name).isNotNull() for name in (REASON, FAILED) if name in frame.columns]
-    return functools.reduce(operator.or_, reasons, F.lit(False))
+    return any_of(F.col(name).isNotNull() for name in (REASON, FAILED) if name in frame.columns)
+
+
+def place_columns(position: Position) -> list[str]:
+    """The columns that place a record in the log of a history with such a position."""
+    columns = {"partition": PARTITION, "offset": OFFSET, "arrival": ARRIVAL, "sequence": SEQUENCE}
+    return [column for name, column in columns.items() if getattr(position, name) is not None]
 
 
 def _with_reason(frame: DataFrame, pipeline: Pipeline) -> DataFrame:
     """Complete REASON: the value cannot be decoded, the position is missing, or the event time cannot be used."""
-    position = pipeline.history.position
-    needed = {"partition": PARTITION, "offset": OFFSET, "arrival": ARRIVAL, "sequence": SEQUENCE}
-    nulls = [F.col(column).isNull() for name, column in needed.items() if getattr(position, name) is not None]
+    nulls = [F.col(column).isNull() for column in place_columns(pipeline.history.position)]
     reasons: list[Column | str] = [REASON, WRONG_ARRIVAL]
     if nulls:
-        reasons.append(F.when(functools.reduce(operator.or_, nulls), NO_POSITION))
+        reasons.append(F.when(any_of(nulls), NO_POSITION))
     if FAILED in frame.columns:
         reasons.append(FAILED)
     return frame.withColumn(REASON, F.coalesce(*reasons, PENDING)).drop(PENDING, WRONG_ARRIVAL, FAILED, UNREAD)

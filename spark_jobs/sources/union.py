@@ -19,6 +19,7 @@ from spark_jobs.errors import DefinitionError
 from spark_jobs.replay.columns import ADMITTED, GAP, MARKER, PARTITION, STREAM
 from spark_jobs.sources.decode import RAW_BYTES, REASON
 from spark_jobs.sources.expressions import Refused, problem, references
+from spark_jobs.sources.opened import OpenHistory
 
 _OF_SOME: Mapping[str, t.DataType] = {
     RAW_BYTES: t.BinaryType(),
@@ -27,13 +28,6 @@ _OF_SOME: Mapping[str, t.DataType] = {
     GAP: t.LongType(),
 }
 """Rewindow's own columns that the records of some inputs have, others not."""
-
-
-def records_of_input(records: DataFrame, number: int) -> DataFrame:
-    """The canonical records of one input that have a position, with its own partition numbers."""
-    first = number * BLOCK
-    own = records.where(F.col(PARTITION).between(first, first + BLOCK - 1))
-    return own.withColumn(PARTITION, (F.col(PARTITION) - F.lit(first)).cast("int"))
 
 
 def joined(pipeline: Pipeline, inputs: Sequence[DataFrame]) -> DataFrame:
@@ -52,6 +46,11 @@ def joined(pipeline: Pipeline, inputs: Sequence[DataFrame]) -> DataFrame:
     ]
     chosen = (frame.select(*(F.col(f"`{name}`").alias(name) for name in kept)) for frame in frames)
     return functools.reduce(DataFrame.unionByName, chosen)
+
+
+def inputs_of(pipeline: Pipeline, opened: OpenHistory) -> list[tuple[Pipeline, OpenHistory]]:
+    """Each input of a union with its history, or the history by itself."""
+    return list(zip(pipeline.inputs, opened.inputs, strict=True)) or [(pipeline, opened)]
 
 
 def names_of(pipeline: Pipeline) -> tuple[str, ...]:

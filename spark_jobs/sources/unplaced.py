@@ -11,13 +11,13 @@ from spark_jobs.definition.union import BLOCK
 from spark_jobs.replay.columns import OFFSET, PARTITION
 from spark_jobs.sources.opened import OpenHistory
 from spark_jobs.sources.records import canonical, has_positions
-from spark_jobs.sources.union import joined
+from spark_jobs.sources.union import inputs_of, joined
 
 
 def can_be_unplaced(opened: OpenHistory, pipeline: Pipeline) -> bool:
     """Whether a record can lack its place in the log: a broker gives each one; without an offset none has one."""
-    parts = list(zip(opened.inputs, pipeline.inputs, strict=True)) or [(opened, pipeline)]
-    return any(not part.has_unique_offsets and one.history.position.offset is not None for part, one in parts)
+    parts = inputs_of(pipeline, opened)
+    return any(not part.has_unique_offsets and one.history.position.offset is not None for one, part in parts)
 
 
 def unplaced(opened: OpenHistory, pipeline: Pipeline) -> DataFrame:
@@ -25,11 +25,8 @@ def unplaced(opened: OpenHistory, pipeline: Pipeline) -> DataFrame:
 
     Where the columns are whole numbers, Spark skips files and row groups without such rows by their statistics.
     """
-    if opened.inputs:
-        parts = zip(opened.inputs, pipeline.inputs, strict=True)
-        records = joined(pipeline, [_of_one(part, one) for part, one in parts])
-    else:
-        records = _of_one(opened, pipeline)
+    frames = [_of_one(part, one) for one, part in inputs_of(pipeline, opened)]
+    records = joined(pipeline, frames) if opened.inputs else frames[0]
     return records.where(is_unplaced(PARTITION, OFFSET))
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from subprocess import Popen
 from typing import Any, TypeAlias
 
 from py4j import java_gateway
@@ -156,12 +155,6 @@ def active_session(spark: SparkSession) -> Iterator[None]:
             sessions.clearActiveSession()
 
 
-def empty_double_array(spark: SparkSession) -> JavaObject:
-    """A Java `double[0]`."""
-    context: JavaObject = spark.sparkContext
-    return context._gateway.new_array(jvm(spark).double, 0)
-
-
 def java_throwable(error: BaseException) -> JavaObject | None:
     """The Java exception behind an error of py4j or PySpark; None where the error began in Python."""
     return getattr(error, "java_exception", None) or getattr(error, "_origin", None)
@@ -197,12 +190,6 @@ def system_property(name: str, gateway: JavaObject | None) -> str | None:
 def connect_to_jvm() -> None:
     """Connect to the JVM that `spark-submit` has started this process from."""
     SparkContext._ensure_initialized()
-
-
-def jvm_process(spark: SparkSession) -> Popen[bytes]:
-    """The JVM that `launch_jvm` has started; its standard input is its lifeline."""
-    context: JavaObject = spark.sparkContext
-    return context._gateway.proc
 
 
 def cache_java_names(context: SparkContext) -> None:

@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import SparkSession
+from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs.errors import RewindowError
@@ -82,15 +82,21 @@ def in_child(kind: str, records: int, home: Path, *master: str) -> dict[str, Any
 def year_history(spark: SparkSession, records: int) -> History:
     """A sparse log over a year, without files: record `i` at partition `i % 100`, up to a minute out of order."""
     arrival = F.expr(f"{MIDNIGHT} + CAST(id * ({YEAR_MS} / {records}) AS BIGINT)")
-    frame = spark.range(0, records, 1, 4 * spark.sparkContext.defaultParallelism).select(
-        F.expr(f"CAST(id % {YEAR_PARTITIONS} AS INT)").alias(PARTITION),
-        F.expr(f"id div {YEAR_PARTITIONS}").alias(OFFSET),
+    tasks = 4 * spark.sparkContext.defaultParallelism
+    frame = spark.range(0, records, 1, tasks).select(*_columns(YEAR_PARTITIONS, arrival))
+    return History(frame, TimeRange(MIDNIGHT - MINUTE, MIDNIGHT + YEAR_MS), MIDNIGHT + YEAR_MS)
+
+
+def _columns(partitions: int, arrival: Column) -> list[Column]:
+    """The columns of a log: record `id` at partition `id % partitions`, up to a minute out of order."""
+    return [
+        F.expr(f"CAST(id % {partitions} AS INT)").alias(PARTITION),
+        F.expr(f"id div {partitions}").alias(OFFSET),
         arrival.alias(ARRIVAL),
         F.pmod("id", F.lit(KEYS)).cast("int").alias("key"),
         (arrival - F.pmod(F.xxhash64("id"), F.lit(MINUTE))).alias(EVENT_TIME),
         F.col("id").alias("value"),
-    )
-    return History(frame, TimeRange(MIDNIGHT - MINUTE, MIDNIGHT + YEAR_MS), MIDNIGHT + YEAR_MS)
+    ]
 
 
 def idle_year(spark: SparkSession, records: int) -> tuple[History, WatermarkStrategy]:
@@ -104,14 +110,7 @@ def idle_year(spark: SparkSession, records: int) -> tuple[History, WatermarkStra
     silent = F.pmod(F.col(ARRIVAL) - F.col(PARTITION) * F.lit(7 * HOUR), F.lit(30 * 24 * HOUR)) < F.lit(HOUR)
     frame = (
         spark.range(0, records, 1, 16 * spark.sparkContext.defaultParallelism)
-        .select(
-            F.expr(f"CAST(id % {IDLE_PARTITIONS} AS INT)").alias(PARTITION),
-            F.expr(f"id div {IDLE_PARTITIONS}").alias(OFFSET),
-            arrival.alias(ARRIVAL),
-            F.pmod("id", F.lit(KEYS)).cast("int").alias("key"),
-            (arrival - F.pmod(F.xxhash64("id"), F.lit(MINUTE))).alias(EVENT_TIME),
-            F.col("id").alias("value"),
-        )
+        .select(*_columns(IDLE_PARTITIONS, arrival))
         .where(~silent & ~F.col(ARRIVAL).between(middle, middle + 4 * HOUR))
     )
     return History(frame, TimeRange(MIDNIGHT - MINUTE, MIDNIGHT + span), MIDNIGHT + span), _idle_strategy()

@@ -13,7 +13,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_jobs.spark.gateway import empty_double_array, java_context, jvm
+from spark_jobs.spark.gateway import JavaObject, java_context, jvm
 
 NAMESPACE = "rewindow.bench"
 
@@ -115,9 +115,10 @@ def input_read(spark: SparkSession) -> Iterator[InputRead]:
 
 
 def _known_stages(spark: SparkSession) -> list[Any]:
-    context = java_context(spark)
+    context: JavaObject = java_context(spark)
     context.listenerBus().waitUntilEmpty()
-    doubles = empty_double_array(spark)
+    python: JavaObject = spark.sparkContext
+    doubles = python._gateway.new_array(jvm(spark).double, 0)
     stages = context.statusStore().stageList(None, False, False, doubles, None)
     return [stages.apply(i) for i in range(stages.length())]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
-from spark_jobs.eventtime.kafka_streams.task import Row, Task, utf8
+from spark_jobs.eventtime.kafka_streams.task import Row, Task
 from tests.conformance.kstreams_case import StreamsCase, StreamsOutcome
 
 
@@ -27,7 +27,7 @@ def run_sequential(case: StreamsCase) -> StreamsOutcome:
             for partition in restart.partitions:
                 tasks[partition].restart(restart.state)
         processed = tasks[record.partition].process(
-            None if record.key is None else utf8(record.key),
+            None if record.key is None else record.key.encode(),
             record.timestamp,
             number,
             has_value=record.value is not None,

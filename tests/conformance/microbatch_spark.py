@@ -135,7 +135,7 @@ def _with_each_batch(spark: SparkSession, records: DataFrame, rules: StructuredS
 def _outcome(
     case: MicroBatchCase, batches: MicroBatches, taken: list[Any], dropped: int, note: str
 ) -> MicroBatchOutcome:
-    number_at = batches.numbers_by_time()
+    number_at = dict(zip(batches.times.tolist(), batches.numbers.tolist(), strict=True))
     last = case.batches.running[-1].number
     rows: dict[Run, list[list[Any]]] = {}
     held: list[list[Any]] = []

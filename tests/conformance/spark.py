@@ -6,13 +6,14 @@ from bisect import bisect_left
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.strategy import WatermarkStrategy
 from spark_jobs.eventtime.timestamps import MIN_TIMESTAMP
 from spark_jobs.eventtime.windows import AlignedWindows
 from spark_jobs.replay.assign import END, START
-from spark_jobs.replay.columns import NEVER, PANE, Position
+from spark_jobs.replay.columns import EVENT_TIME, NEVER, PANE, Position, admitted, record_position
 from spark_jobs.replay.engine import FIRED_COLUMNS, History, Replay
 from spark_jobs.replay.flink_rules import FLINK
 from spark_jobs.replay.spec import Mode, Panes, ReplaySpec
@@ -100,7 +101,7 @@ def run_spark(spark: SparkSession, case: Case, strategy: WatermarkStrategy) -> O
             if sessions.handed_over:
                 handed = f"{sessions.handed_over} sessions by the sequential operator"
         else:
-            failure = replay.missing_event_time()
+            failure = _missing_event_time(replay)
             windows, late_frame = replay.windows(span), replay.late(span)
         fired = windows.where(f"{PANE} IS NOT NULL").select("key", START, END, PANE, *_AGGREGATES, *FIRED_COLUMNS)
         firings = [_firing(case, row) for row in fired.collect()]
@@ -113,6 +114,14 @@ def run_spark(spark: SparkSession, case: Case, strategy: WatermarkStrategy) -> O
         late_rows = [row for row in late_rows if row[0] < failed_at - 1]
     firings.sort(key=lambda f: (f["at"], f["end"]))
     return Outcome(firings, late_rows, failed_at, note=note)
+
+
+def _missing_event_time(replay: Replay) -> Position | None:
+    """The first record without an event time, which fails the live job (golden rule 29)."""
+    missing = replay.history.records.where(F.col(EVENT_TIME).isNull())
+    missing = admitted(missing, replay.spec.after_watermark)
+    first = missing.agg(F.min(record_position(missing).as_struct())).collect()[0][0]
+    return None if first is None else Position(*first)
 
 
 def _firing(case: Case, row: Any) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from spark_jobs.runs.backfill import execute
 from spark_jobs.runs.plan import make_plan
 from spark_jobs.runs.progress import NoProgress
 from spark_jobs.settings import Variable
-from spark_jobs.spark.gateway import jvm_process
+from spark_jobs.spark.gateway import JavaObject
 from spark_jobs.spark.jvm import SHORT_APPLICATIONS, class_archive, ivy_folder
 from spark_jobs.spark.session import spark_session
 
@@ -72,7 +72,8 @@ def _resolve_jars() -> None:
 
 def _end_jvm(session: SparkSession) -> None:
     """Close the JVM's standard input, which ends it, and wait until it has written the archive."""
-    jvm = jvm_process(session)
+    context: JavaObject = session.sparkContext
+    jvm: subprocess.Popen[bytes] = context._gateway.proc
     session.stop()
     if jvm.stdin is not None:
         jvm.stdin.close()

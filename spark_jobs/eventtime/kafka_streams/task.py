@@ -131,11 +131,6 @@ class Processed(Generic[E]):
     ignored: Ignored | None = None
 
 
-def utf8(key: str) -> bytes:
-    """A key as the library's string serializer writes it."""
-    return key.encode()
-
-
 class Task(Generic[E]):
     """One task. Call `process` for each record of its partition, in the order of the log.
 

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import reduce
-from operator import add, and_
-
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs.definition import Pipeline
 from spark_jobs.eventtime.ranges import TimeRange
-from spark_jobs.pins import PartitionRange
+from spark_jobs.pins import PartitionRange, ends_of
 from spark_jobs.replay.assign import START, assign_windows, latest_start
-from spark_jobs.replay.columns import ARRIVAL, DROPPED, EVENT_TIME, LATE, OFFSET, ON_TIME, PARTITION, SEQUENCE
+from spark_jobs.replay.columns import EVENT_TIME, records_in
 from spark_jobs.replay.spec import ReplaySpec
 from spark_jobs.runs.night.account import Account
 from spark_jobs.runs.night.reading import Reading
 from spark_jobs.runs.night.taken import is_topic, rejected, unfiltered
 from spark_jobs.runs.plan import open_planned
 from spark_jobs.runs.plan_document import Plan
-from spark_jobs.sources import OpenHistory, came_since, canonical, cut_at, is_small
+from spark_jobs.sources import OpenHistory, came_since, canonical, cut_at, inputs_of, is_small
 from spark_jobs.sources.decode import REASON
+from spark_jobs.sources.records import place_columns
+from spark_jobs.spark.conditions import all_of
 
 
 def counted_records(spark: SparkSession, pipeline: Pipeline, plan: Plan, records: DataFrame) -> Account:
@@ -80,10 +78,8 @@ Part = tuple[Pipeline, OpenHistory, tuple[PartitionRange, ...]]
 
 def _parts(spark: SparkSession, pipeline: Pipeline, plan: Plan) -> list[Part]:
     opened = open_planned(spark, pipeline, plan)
-    if not pipeline.inputs:
-        return [(pipeline, opened, plan.partitions)]
-    owns = zip(pipeline.inputs, opened.inputs, plan.of_inputs(), strict=True)
-    return [(one, part, own.partitions) for one, part, own in owns]
+    owns = zip(inputs_of(pipeline, opened), plan.of_inputs() or (plan,), strict=True)
+    return [(one, part, own.partitions) for (one, part), own in owns]
 
 
 def _source(pipeline: Pipeline, opened: OpenHistory, partitions: tuple[PartitionRange, ...]) -> int | None:
@@ -92,7 +88,7 @@ def _source(pipeline: Pipeline, opened: OpenHistory, partitions: tuple[Partition
         return None if pipeline.history.is_stitched else opened.frame.count()
     if not is_topic(pipeline):
         return None
-    ends = {p.partition: p.end_offset for p in partitions}
+    ends = ends_of(partitions)
     read = sum(min(r.end, ends.get(r.partition, r.start)) - r.start for r in opened.topic.ranges)
     has_holes = read != sum(p.records for p in partitions)
     return None if has_holes else sum(r.end - r.start for r in opened.topic.ranges)
@@ -100,7 +96,7 @@ def _source(pipeline: Pipeline, opened: OpenHistory, partitions: tuple[Partition
 
 def _left_unread(pipeline: Pipeline, opened: OpenHistory, partitions: tuple[PartitionRange, ...]) -> int:
     """The records beyond the end offsets."""
-    ends = {p.partition: p.end_offset for p in partitions}
+    ends = ends_of(partitions)
     if opened.topic is not None:
         return sum(max(0, r.end - max(r.start, ends.get(r.partition, r.start))) for r in opened.topic.ranges)
     everything = canonical(opened, unfiltered(pipeline) or pipeline)
@@ -112,18 +108,13 @@ def _filtered_before(pipeline: Pipeline, opened: OpenHistory, partitions: tuple[
     whole = None if is_topic(pipeline) else unfiltered(pipeline)
     if whole is None:
         return 0
-    ends = {p.partition: p.end_offset for p in partitions}
+    ends = ends_of(partitions)
     return rejected(cut_at(canonical(opened, whole), ends), pipeline).count()
 
 
 def _is_placed(pipeline: Pipeline, records: DataFrame) -> Column:
     """Whether a record has a position, as far as its history has positions."""
-    position = pipeline.history.position
-    needed = {"partition": PARTITION, "offset": OFFSET, "arrival": ARRIVAL, "sequence": SEQUENCE}
-    there = (
-        F.col(c).isNotNull() for n, c in needed.items() if getattr(position, n) is not None and c in records.columns
-    )
-    return reduce(and_, there, F.lit(True))
+    return all_of(F.col(c).isNotNull() for c in place_columns(pipeline.history.position) if c in records.columns)
 
 
 def counted_pairs(records: DataFrame, spec: ReplaySpec, span: TimeRange | None) -> Account:
@@ -159,6 +150,4 @@ def _pairs(records: DataFrame, spec: ReplaySpec, span: TimeRange | None, entered
 
 def pairs_in(windows: DataFrame) -> int:
     """The pairs that windows count; of several panes the last one has all."""
-    counts: Sequence[str] = [c for c in (ON_TIME, LATE, DROPPED) if c in windows.columns]
-    total = reduce(add, (F.coalesce(F.col(c), F.lit(0)) for c in counts), F.lit(0))
-    return int(windows.agg(F.sum(total)).collect()[0][0] or 0)
+    return int(windows.agg(F.sum(records_in(windows))).collect()[0][0] or 0)

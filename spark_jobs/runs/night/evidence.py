@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs.definition import Pipeline
+from spark_jobs.identities import worst
 from spark_jobs.pins import PinnedFile
 from spark_jobs.replay.columns import OFFSET, end_offset
 from spark_jobs.runs.night.compared import compared
@@ -24,6 +25,7 @@ from spark_jobs.sources import (
     came_late,
     canonical,
     cut_at,
+    inputs_of,
     inspect_history,
     names_of,
     read_appended,
@@ -50,16 +52,15 @@ class Beside:
         names, readings = names_of(self.pipeline), self.before.reading.of_inputs()
         if len(readings) != len(self.identities):
             return Evidence(Sign.UNPROVEN, f"run {self.before.run_id} has read another number of inputs")
-        parts = zip(self.pipeline.inputs or (self.pipeline,), self.opened.inputs or (self.opened,), strict=True)
         if other := next(filter(None, self._other_topics()), ""):
             return Evidence(Sign.UNPROVEN, other)
-        worst = Evidence(Sign.SAME)
-        for number, (one, part) in enumerate(parts):
+        found = []
+        for number, (one, part) in enumerate(inputs_of(self.pipeline, self.opened)):
             own = readings[number] if names else self.before.reading
-            found = self._of_input(one, part, own, self.identities[number])
-            if list(Sign).index(found.sign) > list(Sign).index(worst.sign):
-                worst = Evidence(found.sign, f"{names[number]}: {found.why}" if names else found.why)
-        return worst
+            evidence = self._of_input(one, part, own, self.identities[number])
+            named = f"{names[number]}: {evidence.why}" if names and evidence.why else evidence.why
+            found.append(replace(evidence, why=named))
+        return worst(found)
 
     def _other_topics(self) -> Iterator[str]:
         for then, now in zip(self.before.reading.identities, self.identities, strict=True):

@@ -14,13 +14,12 @@ from pyspark.sql import functions as F
 
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.deduplicate import Deduplicate, DeduplicateKind
-from spark_jobs.positions import Bucket
-from spark_jobs.replay.columns import NEVER
+from spark_jobs.positions import Bucket, largest
+from spark_jobs.replay.columns import CLOSED_AT, NEVER
 from spark_jobs.replay.in_memory_timeline import InMemoryTimeline
 from spark_jobs.replay.spec import ReplaySpec
 from spark_jobs.runs.night.reading import Reading
 
-CLOSED_AT = "closed_at"
 _FOR_EVER = 1 << 62
 
 
@@ -54,7 +53,7 @@ class Final:
         before = cut + _remembered(pipeline.deduplicate)
         closed = F.unix_millis(CLOSED_AT) < F.lit(before)
         last = published.where(closed).agg(F.max(F.unix_millis("window_end"))).collect()[0][0]
-        until = max((one for one in (last, reading.final_until) if one is not None), default=None)
+        until = largest(last, reading.final_until)
         if until is None:
             return cls.none()
         return cls(before, until, spec.allowed_lateness, by_own_close=spec.rules.closes_by_partition)

@@ -138,10 +138,6 @@ class Reading:
         named = (replace(own, files=found) for own, found in zip(self.identities, files, strict=True))
         return replace(self, identities=tuple(named))
 
-    def without_files(self) -> Reading:
-        """The reading as a plan has it: the plan names the files already."""
-        return replace(self, identities=tuple(replace(own, files=None) for own in self.identities))
-
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""
         return _ADAPTER.dump_python(self, mode="json")

@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from functools import reduce
-from operator import add, or_
 
 import numpy as np
 from pyspark.sql import Column, DataFrame
@@ -26,27 +24,30 @@ from spark_jobs.lakehouse.staging import StagedPart
 from spark_jobs.lakehouse.tables import quoted, starts_within
 from spark_jobs.replay.assign import END, START, assign_windows
 from spark_jobs.replay.columns import (
+    CLOSED_AT,
     DROPPED,
     EVENT_TIME,
     HISTORY_GONE,
-    LATE,
     OFFSET,
     ON_TIME,
     PARTITION,
     STATE,
+    counts_of,
     end_offset,
+    records_in,
 )
 from spark_jobs.replay.from_pipeline import spec_of
 from spark_jobs.replay.spec import ReplaySpec
 from spark_jobs.runs.difference import COVERS, GIVES_WAY, MADE_OF, publication_of
 from spark_jobs.runs.documents import Request, StagedRange, recorded_definition
 from spark_jobs.runs.job import Job
-from spark_jobs.runs.night.final import CLOSED_AT, Final
+from spark_jobs.runs.night.final import Final
 from spark_jobs.runs.night.reading import Empty, Reading, overlapping_joined
 from spark_jobs.runs.night.stored import read_before
 from spark_jobs.runs.plan import open_planned
 from spark_jobs.runs.store import RunStore
 from spark_jobs.sources import canonical, cut_at, good, is_empty
+from spark_jobs.spark.conditions import any_of
 from spark_jobs.spark.joins import OTHER, others, same
 
 _BOUNDS = ("rw_from", "rw_to")
@@ -201,14 +202,12 @@ def _published(job: Job, staged: StagedRange) -> DataFrame:
 
 def _windows_of(windows: DataFrame, keys: Sequence[str]) -> DataFrame:
     """One row for each window: keys, `_BOUNDS` (epoch ms), its close, how many records it counts, its end offsets."""
-    counts = [c for c in (ON_TIME, LATE, DROPPED) if c in windows.columns]
-    total = reduce(add, (F.coalesce(F.col(c), F.lit(0)) for c in counts), F.lit(0))
-    known = reduce(or_, (F.col(c).isNotNull() for c in counts), F.lit(False))
+    known = any_of(F.col(c).isNotNull() for c in counts_of(windows))
     as_of = F.col("as_of") if "as_of" in windows.columns else F.lit(None).cast("string")
     bounds = (F.unix_millis(name).alias(own) for name, own in zip(("window_start", "window_end"), _BOUNDS, strict=True))
     closed = F.unix_millis(CLOSED_AT) if CLOSED_AT in windows.columns else F.lit(None).cast("bigint")
     # Of several firings the last one counts most. A window without counts has a record at least.
-    counted = F.when(known, total).otherwise(F.lit(1))
+    counted = F.when(known, records_in(windows)).otherwise(F.lit(1))
     return (
         windows.select(*quoted(keys), *bounds, counted.alias(_TOTAL), as_of.alias("a"), closed.alias(_CLOSED))
         .groupBy(*quoted((*keys, *_BOUNDS)))
@@ -303,10 +302,8 @@ def _keep_late(job: Job, staged: StagedRange, records: DataFrame, final: Final, 
         late = late.where(starts_within(job.plan.span, "range_start"))
     if final.is_there:
         _drop_late(job, staged, final, read_to)
-    there = records.select(F.col(PARTITION).alias("rw_there_partition"), F.col(OFFSET).alias("rw_there_offset"))
-    is_there = (F.col("partition") == F.col("rw_there_partition")) & (F.col("offset") == F.col("rw_there_offset"))
     of_final = _is_of_final(final)
-    kept = late.where(of_final).unionByName(late.where(~of_final).join(there, is_there, "left_anti"))
+    kept = late.where(of_final).unionByName(_gone(late.where(~of_final), records))
     fields = job.staging.rows(StagedPart.LATE).schema
     columns = [
         F.col(f"`{f.name}`") if f.name in late.columns else F.lit(None).cast(f.dataType).alias(f.name) for f in fields
@@ -334,11 +331,16 @@ def _keep_quarantined(job: Job, read: DataFrame) -> None:
     if not job.spark.catalog.tableExists(table):
         return
     placed = job.spark.table(table).where(F.col("offset").isNotNull()).drop("run_id")
-    there = read.select(F.col(PARTITION).alias("rw_there_partition"), F.col(OFFSET).alias("rw_there_offset"))
-    is_there = (F.col("partition") == F.col("rw_there_partition")) & (F.col("offset") == F.col("rw_there_offset"))
-    gone = placed.join(there, is_there, "left_anti")
+    gone = _gone(placed, read)
     if not gone.isEmpty():
         job.staging.write(1, gone, StagedPart.QUARANTINE)
+
+
+def _gone(published: DataFrame, records: DataFrame) -> DataFrame:
+    """The published records, with their `partition` and `offset`, that are not among `records`."""
+    there = records.select(F.col(PARTITION).alias("rw_there_partition"), F.col(OFFSET).alias("rw_there_offset"))
+    is_there = (F.col("partition") == F.col("rw_there_partition")) & (F.col("offset") == F.col("rw_there_offset"))
+    return published.join(there, is_there, "left_anti")
 
 
 def _by_definition(job: Job, published: DataFrame) -> list[tuple[Pipeline | None, list[str]]]:

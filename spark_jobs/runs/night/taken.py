@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.union import of_input, of_union
 from spark_jobs.errors import HistoryError
-from spark_jobs.pins import PinnedFile, PinnedSnapshot
+from spark_jobs.pins import PinnedSnapshot, ends_of
 from spark_jobs.positions import Found, Known, all_of, most_buckets
 from spark_jobs.runs.night.compared import Compared, compared, read_again
 from spark_jobs.runs.night.reading import Empty, PartitionReading, Reading, grown, placed_by, placed_in
@@ -25,6 +25,7 @@ from spark_jobs.sources import (
     empty_in_both,
     empty_offsets,
     identity_of,
+    inputs_of,
     inspect_history,
     names_of,
     snapshot_size,
@@ -63,10 +64,10 @@ def identities_of(
     spark: SparkSession, pipeline: Pipeline, opened: OpenHistory, ends: Mapping[int, int]
 ) -> tuple[Identity, ...]:
     """What the history is known by, of a union each input. `ends`: up to where it is read."""
-    if not opened.inputs:
-        return (identity_of(spark, pipeline, opened, ends),)
-    parts = zip(pipeline.inputs, opened.inputs, strict=True)
-    return tuple(identity_of(spark, one, part, of_input(ends, number)) for number, (one, part) in enumerate(parts))
+    return tuple(
+        identity_of(spark, one, part, of_input(ends, number) if pipeline.inputs else ends)
+        for number, (one, part) in enumerate(inputs_of(pipeline, opened))
+    )
 
 
 def take(
@@ -87,7 +88,7 @@ def take(
 
     Raises HistoryError where it is another log.
     """
-    ends = {p.partition: p.end_offset for p in seen.partitions}
+    ends = ends_of(seen.partitions)
     found = positions_of(spark, pipeline, opened, seen, {} if before is None else before.reading.known, ends)
     identities = identities_of(spark, pipeline, opened, ends)
     empty = empty_offsets(records, seen.partitions) if _knows_empty(pipeline) else None
@@ -125,8 +126,7 @@ def positions_of(
     input's frame, in place of all.
     """
     found = dict(seen.positions)
-    parts = list(zip(pipeline.inputs, opened.inputs, strict=True)) or [(pipeline, opened)]
-    for number, (one, part) in enumerate(parts):
+    for number, (one, part) in enumerate(inputs_of(pipeline, opened)):
         if is_topic(one) or unfiltered(one) is None:
             continue
         is_part = bool(pipeline.inputs)
@@ -268,17 +268,12 @@ def take_new(
 ) -> Reading:
     """The reading after a night that has read the records from the ends on alone. `found`: their positions."""
     known = before.reading
-    ends = {p.partition: p.end_offset for p in seen.partitions}
+    ends = ends_of(seen.partitions)
     empty: Empty | None = None
     if known.empty is not None and _knows_empty(pipeline):
         empty = empty_after(known.empty, known.ends, empty_offsets(new, seen.partitions))
     whole = grown(known, tuple(map(without_files, identities)), ends, found, empty=empty, lacks=lacks)
     return replace(whole, unplaced=known.unplaced + seen.records - placed_in(seen.positions))
-
-
-def files_of(opened: OpenHistory) -> list[tuple[PinnedFile, ...] | None]:
-    """The files of each input, as they were opened."""
-    return [one.files for one in opened.inputs or (opened,)]
 
 
 def read_whole(spark: SparkSession, pipeline: Pipeline, before: ReadBefore) -> tuple[PinnedSnapshot | None, ...]:
