@@ -119,7 +119,7 @@ def same(left: Column, right: Column, left_type: DataType, right_type: DataType,
     numbers = isinstance(left_type, NumericType) and isinstance(right_type, NumericType)
     equal = left.eqNullSafe(right)
     if not numbers and left_type != right_type:
-        equal = left.try_cast(right_type).eqNullSafe(right) & ~is_none_of(left, right_type)
+        equal = left.try_cast(_with_nulls(right_type)).eqNullSafe(right) & ~is_none_of(left, right_type)
     if not numbers or tolerance is None or not (tolerance.absolute or tolerance.relative):
         return equal
     near = _near(left.cast("double"), right.cast("double"), tolerance)
