@@ -200,6 +200,8 @@ def spark(rewindow_home: Path, request: pytest.FixtureRequest) -> Iterator[Spark
         metastore = request.getfixturevalue("hive_metastore").uri
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(Variable.JAVA_OPTIONS, f"{os.environ[Variable.JAVA_OPTIONS]} {ROOM}")
+        # Spark's workers import nothing from the folder that they run in, and some need the tests' own modules.
+        patch.setenv("PYTHONPATH", str(Path(__file__).parent.parent))
         session = spark_session(
             "tests",
             home=rewindow_home,
