@@ -35,6 +35,33 @@ WINDOWS = (
     "{type: tumbling, size: 1 day, time_zone: Europe/Berlin}",
 )
 STREAMS = BASE + "engine: kafka_streams\nwatermark: {grace: 10 s}\n" + TUMBLING
+UNION = (
+    """
+name: both
+history:
+  kind: union
+  of:
+    - {name: a, history: {kind: kafka, servers: "k:9092", topic: a}, keys: {k: key}, WATERMARK,
+       value: {format: json, schema: "ts BIGINT"}, event_time: {expression: ts, unit: ms}}
+    - {name: b, history: {kind: kafka, servers: "k:9092", topic: b}, keys: {k: key}, WATERMARK,
+       value: {format: json, schema: "ts BIGINT"}, event_time: {expression: ts, unit: ms}}
+aggregates: {n: count(*)}
+"""
+    + TUMBLING
+)
+OF_SPARK = (
+    "{type: sliding, size: 1 h, slide: 10 min}",
+    "{type: session, gap: 1 month 2 days, time_zone: Europe/Berlin}",
+    "{type: session, gap: 1 day}",
+)
+OF_STREAMS = (
+    "window: {type: hopping, size: 1 h, advance: 10 min}",
+    "window: {type: sliding, time_difference: 5 min}",
+    "window: {type: session, gap: 5 min}",
+    "window: {type: tumbling, size: 1 h}\nemission: each_update",
+    "window: {type: tumbling, size: 1 h}\nemission: on_close",
+    "window: {type: tumbling, size: 1 h}\nemission: {kind: on_close, strategy: emit, interval: 2 s}",
+)
 MORE = {
     "flink": FLINK,
     "spark": SPARK + TUMBLING,
@@ -44,6 +71,19 @@ MORE = {
     "lateness and panes": FLINK + "allowed_lateness: 1 min\npanes: all\n",
     "filter and quarantine": FLINK + "filter: {before_watermark: ts > 0}\nquarantine: {threshold: 0.1}\n",
     "deduplicate": FLINK + "deduplicate: {by: ts}\n",
+    "union of flink": UNION.replace("WATERMARK", "watermark: {generator: ascending}"),
+    "union of spark": UNION.replace("WATERMARK", "watermark: {delay: 1 min, source: '0'}").replace("'0'", "'1'", 1)
+    + "engine: spark\nwatermark: {checkpoint: /c}\n",
+    "spark, duplicates": SPARK + TUMBLING + "deduplicate: {by: ts}\n",
+    "spark, all duplicates": SPARK + TUMBLING + "deduplicate: {by: ts, kind: drop_duplicates, event_time: true}\n",
+    "flink, duplicates": FLINK + "deduplicate: {by: ts, kind: processing_time, within: 1 h}\n",
+    "spark, panes": SPARK + TUMBLING + "panes: all\noutput_mode: update\nmode: faithful\n",
+    "kafka_streams, restarts": STREAMS.replace(
+        "grace: 10 s", "grace: 10 s, retention: 2 d, restarts: [{at: '2026-03-01T02:00:00Z', state: lost}]"
+    ),
+    "frozen": FLINK + "end_of_input: freeze\nallowed_lateness: forever\n",
+    **{f"spark: {window}": f"{SPARK}window: {window}\n" for window in OF_SPARK},
+    **{f"kafka_streams: {own}": STREAMS.replace(TUMBLING, own + "\n") for own in OF_STREAMS},
     **{window: BASE + f"watermark: {{generator: ascending}}\nwindow: {window}\n" for window in WINDOWS},
     **{generator: BASE + f"watermark: {{{generator}}}\n" + TUMBLING for generator in GENERATORS},
 }
