@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
+
+import pytest
+
+from spark_jobs.definition.engines import PACKAGES
 
 ROOT = Path(__file__).parents[1]
 PRODUCT = ROOT / "spark_jobs"
@@ -29,3 +35,75 @@ def test_only_two_modules_distinguish_the_kinds_of_history() -> None:
         and any(SWITCH_ON_HISTORY.search(line) for line in path.read_text().splitlines())
     }
     assert switching == {"sources/history.py", "orchestration/lineage.py"}
+
+
+ENGINE_FOLDERS = {"flink", "spark", "kafka_streams"}
+
+
+def _names(node: ast.AST) -> Iterator[str]:
+    for one in ast.walk(node):
+        if isinstance(one, ast.Name):
+            yield one.id
+        elif isinstance(one, ast.Attribute):
+            yield one.attr
+
+
+def _asks_which_engine(node: ast.AST, engines: Collection[str], kinds: Collection[str]) -> bool:
+    """Whether the code compares an engine's name, or asks for the class of something that one engine has."""
+    match node:
+        case ast.Compare():
+            sides = [node.left, *node.comparators]
+            texts = {one.value for side in sides for one in ast.walk(side) if isinstance(one, ast.Constant)}
+            return "engine" in {name for side in sides for name in _names(side)} or bool(texts & {*engines})
+        case ast.Match():
+            return "engine" in _names(node.subject)
+        case ast.Call(func=ast.Name(id="isinstance"), args=[_, asked]):
+            return bool({*_names(asked)} & {*kinds})
+        case ast.MatchClass():
+            return bool({*_names(node.cls)} & {*kinds})
+    return False
+
+
+def _is_of_an_engine(path: Path) -> bool:
+    """A file in an engine's own folder, or the file of its name; Spark's session and its errors have `spark` too."""
+    place = path.relative_to(PRODUCT).parts
+    return any(part.removesuffix(".py") in ENGINE_FOLDERS for part in place[1:])
+
+
+def _classes(paths: Iterable[Path]) -> set[str]:
+    trees = (ast.parse(path.read_text()) for path in paths)
+    return {node.name for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+
+
+def places_that_ask(paths: Iterable[Path]) -> list[str]:
+    """The places outside the engines' own files that ask which engine a live job has."""
+    kinds = _classes(path for path in PRODUCT.rglob("*.py") if _is_of_an_engine(path) and path.parts[-3] != "eventtime")
+    return [
+        f"{path.name}:{getattr(node, 'lineno', 0)}"
+        for path in paths
+        for node in ast.walk(ast.parse(path.read_text()))
+        if _asks_which_engine(node, PACKAGES, kinds)
+    ]
+
+
+def test_no_module_outside_the_engines_own_asks_which_engine_it_is() -> None:
+    assert places_that_ask(path for path in PRODUCT.rglob("*.py") if not _is_of_an_engine(path)) == []
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        "x = pipeline.engine is Engine.SPARK",
+        "x = pipeline.engine == other",
+        'x = raw.get("engine") == "kafka_streams"',
+        'x = name in ("flink", "spark")',
+        "x = isinstance(spec.rules, StructuredStreamingRules)",
+        "x = isinstance(pipeline.watermark, (str, StreamsWatermark))",
+        "match spec.rules:\n    case KafkaStreamsRules():\n        pass",
+        "match pipeline.engine:\n    case other:\n        pass",
+    ],
+)
+def test_a_module_that_asks_is_found(tmp_path: Path, planted: str) -> None:
+    path = tmp_path / "planted.py"
+    path.write_text(planted)
+    assert places_that_ask([path]) != []

@@ -367,11 +367,10 @@ def archive_topic(
     """
     from dataclasses import asdict
 
-    from spark_jobs.definition.engine import Engine
     from spark_jobs.operations import archive
 
     loaded = load(pipeline)
-    if loaded.engine is Engine.SPARK and not loaded.history.is_stitched:
+    if loaded.records_what_it_read and not loaded.history.is_stitched:
         console.print(archive.archived(session(loaded, "archive"), loaded))
         return
     spark = session(loaded, "archive")

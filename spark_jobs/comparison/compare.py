@@ -12,16 +12,16 @@ from spark_jobs.comparison.deployed import no_deployment, only_of, replay_of
 from spark_jobs.comparison.emitted import read_emitted, refuse_without_live
 from spark_jobs.comparison.join_keys import key_types
 from spark_jobs.comparison.report import make_report, of_deployments
-from spark_jobs.comparison.uncommitted import touched_by_pending
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.deployments import deployments_of
+from spark_jobs.engines import live_engine
 from spark_jobs.eventtime.durations import DAY
 from spark_jobs.replay.engine import History, Replay
 from spark_jobs.replay.spec import Mode, Panes
 from spark_jobs.runs.life.verdicts import Verdicts
-from spark_jobs.runs.planning.live_batches import spec_of_plan
 from spark_jobs.runs.planning.plan import planned_records
 from spark_jobs.runs.planning.plan_document import Plan
+from spark_jobs.runs.planning.planned_spec import spec_of_plan
 from spark_jobs.runs.work.progress import Progress
 from spark_jobs.sources import good, reading
 from spark_jobs.spark.cached import CachedFrames
@@ -65,7 +65,7 @@ def compare_planned(
     spec = spec_of_plan(records.sparkSession, pipeline, plan, Mode.BOTH, Panes.LAST)
     types = key_types(records.schema, spec.keys)
     history = History(records, plan.event_times, plan.processing_time_end)
-    uncommitted = touched_by_pending(records.sparkSession, pipeline, plan, spec)
+    uncommitted = live_engine(pipeline).in_doubt(spark, pipeline, spec, plan.as_of, plan.processing_time_end)
     reports = []
     shuffles = shuffles_for(spark, spec.pairs(plan.records))
     with shuffles, CachedFrames() as cached, Replay(history, spec) as replay, reading(plan.pipeline):

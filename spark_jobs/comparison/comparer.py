@@ -46,7 +46,7 @@ from spark_jobs.comparison.recount import (
     taken_by_offsets,
 )
 from spark_jobs.comparison.sessions import classify_sessions
-from spark_jobs.comparison.timing_band import detected_band, open_from, source_subtasks
+from spark_jobs.comparison.timing_band import detected_band, open_from
 from spark_jobs.comparison.uncommitted import touched_sessions
 from spark_jobs.comparison.verdicts import (
     BASIS,
@@ -62,14 +62,14 @@ from spark_jobs.comparison.verdicts import (
     differing,
 )
 from spark_jobs.definition import Pipeline
-from spark_jobs.definition.engine import Engine
+from spark_jobs.engines.live_engine import subtasks_of
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP
 from spark_jobs.replay.assign import END
 from spark_jobs.replay.band import UNDECIDED, Band
 from spark_jobs.replay.columns import OFFSET, PARTITION
 from spark_jobs.replay.engine import Replay
-from spark_jobs.replay.other_values import OtherValue, other_values
+from spark_jobs.replay.other_values import OtherValue
 from spark_jobs.replay.rule_book import Emission
 from spark_jobs.replay.spec import complete_name
 from spark_jobs.spark.cached import CachedFrames
@@ -99,7 +99,7 @@ class Comparer:
     """Compares the windows of one replay in the ranges `spans`. A context manager, since it caches frames.
 
     `older`: in these ranges only the windows of `pairs` (keys, `window_start`, `window_end` in epoch ms, distinct).
-    `uncommitted`: in the same columns what a batch touched whose rows may be out or not (`touched_by_pending`).
+    `uncommitted`: in the same columns the windows whose rows may be out or not (`LiveEngine.in_doubt`).
     """
 
     def __init__(
@@ -147,7 +147,7 @@ class Comparer:
 
     @cached_property
     def context(self) -> RecountContext:
-        return RecountContext(self.replay, self.band, source_subtasks(self.pipeline) > 1)
+        return RecountContext(self.replay, self.band, subtasks_of(self.pipeline, self.live) > 1)
 
     def compare(self) -> Comparison:
         """Classify every window of the ranges; see the module for the passes."""
@@ -183,7 +183,7 @@ class Comparer:
                 open_rows = checkpointed(self._by_evidence(open_rows))
             open_rows = checkpointed(self._by_fit(open_rows))
         open_rows = _after_restarts(open_rows)
-        tried = other_values(self.replay)
+        tried = tuple(self.replay.spec.rules.other_values(self.replay.spec, is_whole=self.replay.has_own_timeline))
         open_rows = with_other_values(open_rows, first, self.scope, self.context, tried)
         open_rows = checkpointed(explained(open_rows, first, self.scope, self.context, self.spans))
         rows = first.where(~is_open).unionByName(open_rows)
@@ -193,7 +193,7 @@ class Comparer:
     def _fidelity(self) -> str:
         if self._has_evidence:
             return "recorded"
-        is_known = self.pipeline.engine is Engine.SPARK and not self.band.wider
+        is_known = self.pipeline.records_what_it_read and not self.band.wider
         return "recorded" if is_known else "log_order"
 
     @property

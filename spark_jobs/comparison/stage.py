@@ -21,9 +21,9 @@ from spark_jobs.comparison.join_keys import join_columns, key_types, with_join_k
 from spark_jobs.comparison.report import make_report, of_deployments
 from spark_jobs.comparison.tally import width_of
 from spark_jobs.comparison.timing_band import final_until
-from spark_jobs.comparison.uncommitted import touched_by_pending
 from spark_jobs.comparison.verdicts import BASIS, LABEL, VERDICT, EvidenceKind, Label, Verdict
 from spark_jobs.definition.deployments import Deployed, deployments_of
+from spark_jobs.engines import live_engine
 from spark_jobs.errors import CatalogError, RewindowError, RunStateError
 from spark_jobs.lakehouse.tables import starting_in
 from spark_jobs.lakehouse.verdicts import (
@@ -101,7 +101,9 @@ def _compared(job: Job, replay: Replay, windows: ToCompare) -> Verdicts:
         width = width_of([span for one in deployments for span in one.chosen.everywhere])
         uncommitted = None
         if any(one.chosen.everywhere for one in deployments):
-            uncommitted = touched_by_pending(job.spark, job.pipeline, job.plan, replay.spec)
+            spec, plan = replay.spec, job.plan
+            engine = live_engine(job.pipeline)
+            uncommitted = engine.in_doubt(job.spark, job.pipeline, spec, plan.as_of, plan.processing_time_end)
         found = [_compare_one(job, replay, one, table, windows, run, width, uncommitted) for one in deployments]
         if windows.keeps:
             _record_counts(job, run, found)

@@ -6,7 +6,6 @@ A field that belongs to another engine is refused by name, with what this engine
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from enum import StrEnum
 from typing import Annotated, Any
 
 from pydantic import Discriminator, Tag
@@ -16,14 +15,6 @@ from spark_jobs.definition.fields import Refusal, Refusals
 from spark_jobs.definition.kafka_streams import StreamsWatermark, foreign_to_streams, in_streams_words, of_streams_alone
 from spark_jobs.definition.structured_streaming import Gaps, StreamingWatermark, foreign_to_spark, in_spark_words
 from spark_jobs.definition.watermark import Watermark
-
-
-class Engine(StrEnum):
-    """What the live job runs on."""
-
-    FLINK = "flink"
-    SPARK = "spark"
-    KAFKA_STREAMS = "kafka_streams"
 
 
 def _tag(value: Any) -> str:
@@ -57,12 +48,12 @@ _ONLY_SPARK = {
 _OTHER_RULES = "compare that time with a definition of its own"
 _BAND = ("interval", "source_subtasks", "buffer_timeout", "margin", "lag_after", "lags")
 _LIVE_OF_FLINK = {
-    Engine.SPARK: {
+    "spark": {
         "definition": f"a query with other rules has another checkpoint: {_OTHER_RULES}",
         "restarts": "the checkpoint knows the starts of the query: leave it out",
         **dict.fromkeys(_BAND, "which records were late follows from the micro-batches: leave it out"),
     },
-    Engine.KAFKA_STREAMS: {
+    "kafka_streams": {
         "definition": _OTHER_RULES,
         "restarts": "write `watermark.restarts`",
         **dict.fromkeys(_BAND, "a task reads its partition in the order of the log: leave it out"),
@@ -75,14 +66,14 @@ def in_words_of_the_engine(raw: Any) -> Any:
     """The content of a definition as the model reads it. Raises Refusals for what belongs to another engine."""
     if not isinstance(raw, Mapping):
         return raw
-    if raw.get("engine") == Engine.KAFKA_STREAMS:
-        if found := [*foreign_to_streams(raw), *_of_flinks_live_job(raw, Engine.KAFKA_STREAMS)]:
+    if raw.get("engine") == "kafka_streams":
+        if found := [*foreign_to_streams(raw), *_of_flinks_live_job(raw, "kafka_streams")]:
             raise Refusals(found)
         return in_streams_words(raw)
     if found := list(of_streams_alone(raw)):
         raise Refusals(found)
-    if raw.get("engine") == Engine.SPARK:
-        foreign = [*foreign_to_spark(raw, Watermark.model_fields), *_of_flinks_live_job(raw, Engine.SPARK)]
+    if raw.get("engine") == "spark":
+        foreign = [*foreign_to_spark(raw, Watermark.model_fields), *_of_flinks_live_job(raw, "spark")]
         if found := [*foreign, *_missing(raw), *deduplicate_refusals(raw)]:
             raise Refusals(found)
         return with_default_kind(in_spark_words(raw))
@@ -91,7 +82,7 @@ def in_words_of_the_engine(raw: Any) -> Any:
     return with_default_kind(raw)
 
 
-def _of_flinks_live_job(raw: Mapping[str, Any], engine: Engine) -> Iterator[Refusal]:
+def _of_flinks_live_job(raw: Mapping[str, Any], engine: str) -> Iterator[Refusal]:
     live = raw.get("live")
     deployments = {("live", number): one for number, one in enumerate(live)} if isinstance(live, list) else {}
     for place, one in (deployments or {("live",): live}).items():
@@ -112,7 +103,7 @@ def _missing(raw: Mapping[str, Any]) -> Iterator[Refusal]:
 
 
 def _of_spark_alone(raw: Mapping[str, Any]) -> Iterator[Refusal]:
-    if raw.get("engine", Engine.FLINK) != Engine.FLINK:
+    if raw.get("engine", "flink") != "flink":
         return
     watermark = raw.get("watermark")
     for name, here in _ONLY_SPARK.items():

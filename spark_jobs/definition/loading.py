@@ -12,6 +12,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from spark_jobs.definition.engines import model_for
 from spark_jobs.definition.fields import YAML_CONTEXT, nearest
 from spark_jobs.definition.pipeline import Pipeline
 from spark_jobs.definition.problems import problems_of
@@ -52,13 +53,13 @@ def load_pipeline(
     written = _complete_paths(tree, project_folder(path))
     sources = SourceMap(tree.sources.file, tree.sources.lines, {**tree.sources.unresolved, **written})
     problems = [*tree.problems, *_read_schema_files(tree, project_folder(path), variables)]
-    pipeline = None
+    pipeline, model = None, model_for(tree.data)
     more = 0
     try:
-        pipeline = Pipeline.model_validate(tree.data, context=YAML_CONTEXT)
+        pipeline = model.model_validate(tree.data, context=YAML_CONTEXT)
     except ValidationError as error:
         fields = {problem.field for problem in problems}
-        new = (problem for problem in problems_of(error, Pipeline, sources) if problem.field not in fields)
+        new = (problem for problem in problems_of(error, model, sources) if problem.field not in fields)
         # To find the words for a problem costs more than to find the problem.
         found = list(itertools.islice(new, MAX_PROBLEMS))
         if len(found) == MAX_PROBLEMS:

@@ -5,16 +5,18 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, PrivateAttr, ValidationInfo, field_validator, model_validator
 
 from spark_jobs.definition.about import Address, Label
+from spark_jobs.definition.asked import Asked
 from spark_jobs.definition.corrections import Corrections
 from spark_jobs.definition.custom_code import code_digest
 from spark_jobs.definition.deduplicate import Deduplicate
 from spark_jobs.definition.deployments import Deployment, LiveField, refuse_overlaps, restarts_of
-from spark_jobs.definition.engine import AnyWatermark, Engine, in_words_of_the_engine
+from spark_jobs.definition.engine import AnyWatermark, in_words_of_the_engine
+from spark_jobs.definition.engines import DEFAULT, PACKAGES, model_for
 from spark_jobs.definition.fields import Lateness, Refusal, Refusals, Section, as_written, nearest, shown
 from spark_jobs.definition.history import FilesHistory
 from spark_jobs.definition.kafka import KafkaHistory, StitchedHistory
@@ -64,6 +66,23 @@ class Pipeline(Section):
     the file and line of a field, for checks that come later and need a Spark session.
     """
 
+    asked: ClassVar[Asked]
+    """What `rewindow init` asks."""
+    own_reader: ClassVar[Reader] = Reader.FLINK
+    """Whose rules decode JSON and CSV where the definition does not say it."""
+    records_what_it_read: ClassVar[bool] = False
+    """Whether the live job itself writes down which records it has read, and when."""
+    counts_microseconds: ClassVar[bool] = False
+    """Whether event times are compared in microseconds."""
+    takes_ids_without_event_time: ClassVar[bool] = False
+    """Whether a record without an event time, which is in no window, holds its id all the same."""
+    tolerance: ClassVar[str | None] = None
+    """The field of `watermark` that says how far it stays behind; None: it depends on the generator."""
+    left_out: ClassVar[frozenset[str]] = frozenset()
+    """Fields that are not part of the definition's hash."""
+    of_machine: ClassVar[tuple[tuple[str, str], ...]] = ()
+    """Places on some machine, which are part of the hash as they are written."""
+
     name: PipelineName = Field(
         description="Name of the pipeline: lower-case letters, digits and _.", examples=["departures_hourly"]
     )
@@ -104,9 +123,7 @@ class Pipeline(Section):
     event_time: EventTime = Field(
         description="Which time is a record's event time.", examples=["{expression: sched_dep, unit: iso}"]
     )
-    engine: Engine = Field(
-        default=Engine.FLINK, description="What the live job runs on: flink, spark or kafka_streams."
-    )
+    engine: str = Field(default=DEFAULT, description="What the live job runs on: flink, spark or kafka_streams.")
     watermark: AnyWatermark = Field(
         description="The live job's watermark, in the words of its engine.",
         examples=["{generator: bounded_out_of_orderness, bound: 30 min}"],
@@ -189,6 +206,14 @@ class Pipeline(Section):
     _text: str = PrivateAttr("")
     _columns: Mapping[str, str] = PrivateAttr(default_factory=dict[str, str])
 
+    @classmethod
+    def model_validate(cls, obj: Any, **options: Any) -> Self:
+        """The content of a definition as a pipeline of its engine, which has a model of its own."""
+        if cls is Pipeline:
+            model: Any = model_for(obj)
+            return model.model_validate(obj, **options)
+        return super().model_validate(obj, **options)
+
     @model_validator(mode="before")
     @classmethod
     def _in_words_of_the_engine(cls, raw: Any) -> Any:
@@ -210,12 +235,21 @@ class Pipeline(Section):
 
     @field_validator("engine")
     @classmethod
-    def _inputs_are_of_the_engine(cls, engine: Engine, info: ValidationInfo) -> Engine:
+    def _engine_is_known(cls, engine: str) -> str:
+        if engine not in PACKAGES:
+            near = nearest(engine, PACKAGES)
+            hint = f"write `{near}`" if near else f"write one of {', '.join(PACKAGES)}"
+            raise Refusal(f"{shown(engine)} is not known", hint)
+        return engine
+
+    @field_validator("engine")
+    @classmethod
+    def _inputs_are_of_the_engine(cls, engine: str, info: ValidationInfo) -> str:
         history = info.data.get("history")
         if isinstance(history, UnionHistory):
-            wrong = Watermark if engine is Engine.SPARK else QueryInput
+            wrong = Watermark if engine == "spark" else QueryInput
             if any(isinstance(one.watermark, wrong) for one in history.of):
-                hint = "`{delay: 10 minutes}`" if engine is Engine.SPARK else "`{generator: ...}`"
+                hint = "`{delay: 10 minutes}`" if engine == "spark" else "`{generator: ...}`"
                 raise Refusal(f"the inputs' watermarks are not those of engine `{engine}`", f"write {hint} in each")
         return engine
 
@@ -316,14 +350,14 @@ class Pipeline(Section):
     @property
     def reader(self) -> Reader:
         """Whose rules decode JSON and CSV."""
-        return self.value.reader or (Reader.SPARK if self.engine is Engine.SPARK else Reader.FLINK)
+        return self.value.reader or self.own_reader
 
     @property
     def is_archived(self) -> bool:
         """Whether `rewindow archive` keeps what the history loses: a topic's records, or a query's batches."""
         history = self.history
         is_kept = isinstance(history, StitchedHistory) and history.past.lake_format == "iceberg"
-        return is_kept or self.engine is Engine.SPARK
+        return is_kept or self.records_what_it_read
 
     @property
     def missing_positions(self) -> tuple[str, ...]:
@@ -398,8 +432,7 @@ class Pipeline(Section):
             by_alias=True,
             exclude=_NO_RESULT,
         )
-        if self.engine is Engine.FLINK:  # as every definition was before there were others
-            del content["engine"], content["output_mode"], content["emission"]
+        content = {name: value for name, value in content.items() if name not in self.left_out}
         for name in ("deduplicate", "lookup"):
             if content[name] is None:
                 del content[name]
@@ -407,16 +440,15 @@ class Pipeline(Section):
             del content["window"]["time_zone"]
         if self.lookup is not None:
             content["lookup"] = self._sources.as_written(("lookup",), content["lookup"])
-        if self.engine is Engine.SPARK:  # where the checkpoint lies on some machine is not part of the definition
-            place = ("watermark", "checkpoint")
-            content["watermark"]["checkpoint"] = self._sources.as_written(place, content["watermark"]["checkpoint"])
+        for section, name in self.of_machine:
+            content[section][name] = self._sources.as_written((section, name), content[section][name])
         self._write_as_written(content, ())
         if self.inputs:
             for number, one in enumerate(content["history"]["of"]):
                 self._write_as_written(one, ("history", "of", number))
             for name in ("value", "keys", "event_time"):
                 del content[name]
-            if self.engine is Engine.SPARK:
+            if "delay" in content["watermark"]:
                 del content["watermark"]["delay"], content["watermark"]["source"]
             else:
                 del content["watermark"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from spark_jobs.definition.engines import DEFAULT, PACKAGES
 from spark_jobs.definition.pipeline import Pipeline
 from spark_jobs.definition.watermark import PARAMETERS
 
@@ -14,6 +15,10 @@ def json_schema() -> dict[str, Any]:
     Any text may hold variables, which is why durations and instants also accept text with `${`.
     """
     schema = Pipeline.model_json_schema(by_alias=True, mode="validation")
+    engines = {"description": "What the live job runs on.", "enum": list(PACKAGES), "title": "Engine", "type": "string"}
+    schema["$defs"] = dict(sorted({**schema["$defs"], "Engine": engines}.items()))
+    described = schema["properties"]["engine"]["description"]
+    schema["properties"]["engine"] = {"$ref": "#/$defs/Engine", "default": DEFAULT, "description": described}
     watermark = schema["$defs"]["Watermark"]
     watermark["allOf"] = [
         {

@@ -15,11 +15,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.kafka import PastTable
+from spark_jobs.engines import live_engine
 from spark_jobs.errors import CatalogError, DefinitionError, SourceError
 from spark_jobs.lakehouse.commits import fast_forward, heads_of, retried
 from spark_jobs.lakehouse.tables import Tables, create_tables
 from spark_jobs.pins import OffsetRange
-from spark_jobs.runs.planning.kept_batches import keep_batches
 from spark_jobs.sources.history import stitched_history
 from spark_jobs.sources.kafka.topic import pin_topic, read_log
 from spark_jobs.sources.lake.archive_table import (
@@ -68,7 +68,7 @@ def archived(spark: SparkSession, pipeline: Pipeline) -> str:
         return archive(spark, pipeline).sentence()
     tables = Tables.of(pipeline)
     create_tables(spark, tables)
-    return f"{keep_batches(spark, pipeline):,} files of the checkpoint kept in {tables.checkpoint}"
+    return f"{live_engine(pipeline).keep(spark, pipeline):,} files of the checkpoint kept in {tables.checkpoint}"
 
 
 def archive(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from spark_jobs.definition.engine import Engine
+from spark_jobs.definition.engines import model_of
 from spark_jobs.errors import DefinitionError
 from spark_jobs.project.proposal import Disorder, PositionProposal
 from spark_jobs.project.sample import Sample
@@ -92,7 +92,7 @@ class Answers:
     keys: Mapping[str, str]
     position: Mapping[str, str]
     disorder: Disorder
-    engine: Engine
+    engine: str
     watermark: Mapping[str, str]
     measured: str
     window: Mapping[str, str]
@@ -111,7 +111,7 @@ class Answers:
     @property
     def fidelity(self) -> Fidelity:
         """What the history and the engine's own records allow."""
-        if self.engine is Engine.SPARK and "checkpoint" in self.watermark:
+        if model_of(self.engine).records_what_it_read and "checkpoint" in self.watermark:
             return Fidelity("recorded", "the query's checkpoint says in which micro-batch each record was.")
         return fidelity_of(self.address, self.sample, self.position)
 

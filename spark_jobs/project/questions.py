@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from spark_jobs.definition.engine import Engine
+from spark_jobs.definition.asked import Asked, Question
+from spark_jobs.definition.engines import DEFAULT, PACKAGES, model_of
 from spark_jobs.definition.fields import nearest
 from spark_jobs.errors import DefinitionError
 from spark_jobs.eventtime.durations import DurationError, format_duration, parse_duration
@@ -26,23 +27,8 @@ from spark_jobs.project.proposal import (
 from spark_jobs.project.sample import Field, FieldKind, Sample
 from spark_jobs.project.times import TimeReading, bounds_of, named_time_reading, time_reading
 
-_OF_ENGINE = {
-    **dict.fromkeys(("generator", "bound", "lateness"), Engine.FLINK),
-    **dict.fromkeys(("delay", "checkpoint", "trigger"), Engine.SPARK),
-    "grace": Engine.KAFKA_STREAMS,
-}
-"""The flags that belong to one engine alone."""
 NONE = "none"
 """The answer for "there is none"."""
-_GENERATORS = ("bounded_out_of_orderness", "ascending", "none")
-_TUMBLING, _SESSION = {"tumbling": ("size",)}, {"session": ("gap",)}
-_SLIDING = {"sliding": ("size", "slide")}
-_WINDOWS = {
-    Engine.FLINK: {**_TUMBLING, **_SLIDING, "cumulative": ("size", "step"), **_SESSION},
-    Engine.SPARK: {**_TUMBLING, **_SLIDING, **_SESSION},
-    Engine.KAFKA_STREAMS: {**_TUMBLING, "hopping": ("size", "advance"), "sliding": ("time_difference",), **_SESSION},
-}
-"""The kinds of windows of each engine, with their lengths."""
 _EXAMPLES = {"size": "1 h", "gap": "30 min", "time_difference": "10 min"}
 _EXAMPLES |= dict.fromkeys(("slide", "step", "advance"), "15 min")
 _LENGTHS = {
@@ -97,9 +83,10 @@ def settle(
     found = _disorder(sample, time_field, reading, position)
     taken = [field.path for field in (time_field, position.partition, position.offset, position.arrival) if field]
     keys = settle_one.keys(taken)
-    watermark, measured = settle_one.watermark(engine, found)
-    window = settle_one.window(engine)
-    lateness = settle_one.lateness() if engine is Engine.FLINK else None
+    asked = model_of(engine).asked
+    watermark, measured = settle_one.watermark(asked, found)
+    window = settle_one.window(asked)
+    lateness = settle_one.lateness() if asked.has_lateness else None
     key_fields_taken = [*taken, *(field.path for text in keys.values() if (field := sample.find(text)))]
     aggregates = settle_one.aggregates(keys, key_fields_taken)
     why = "The namespace of its tables in the catalog."
@@ -141,15 +128,16 @@ class _Settling:
                 raise DefinitionError(f"{option}: {error.what}", hint=error.hint) from None
         return self.ask(question, why, option, default, check)
 
-    def engine(self) -> Engine:
+    def engine(self) -> str:
         """What the live job runs on. Raises DefinitionError for a flag that belongs to another engine."""
         why = "What the live job runs on; its rules decide which records were late: docs/engines.md."
-        engine = Engine(self("engine", "Engine of the live job", why, Engine.FLINK, _one_of(tuple(Engine))))
-        for flag, own in _OF_ENGINE.items():
-            if own is not engine and self.flags.get(flag) is not None:
-                others = ", ".join(_option(name) for name, of in _OF_ENGINE.items() if of is engine)
-                what = f"{_option(flag)} belongs to engine `{own}`, not to `{engine}`"
-                raise DefinitionError(what, hint=f"It has {others}. Or --engine {own}.")
+        engine = self("engine", "Engine of the live job", why, DEFAULT, _one_of(tuple(PACKAGES)))
+        own = model_of(engine).asked.flags
+        for other in PACKAGES:
+            for flag in model_of(other).asked.flags:
+                if flag not in own and self.flags.get(flag) is not None:
+                    what = f"{_option(flag)} belongs to engine `{other}`, not to `{engine}`"
+                    raise DefinitionError(what, hint=f"It has {', '.join(map(_option, own))}. Or --engine {other}.")
         return engine
 
     def event_time(self) -> tuple[Field | None, TimeReading]:
@@ -248,30 +236,23 @@ class _Settling:
                 self._field_or_none(text)
         return keys
 
-    def watermark(self, engine: Engine, found: Disorder) -> tuple[dict[str, str], str]:
+    def watermark(self, asked: Asked, found: Disorder) -> tuple[dict[str, str], str]:
         """The fields of `watermark`, and the one whose value is what was measured; empty: none is."""
-        if engine is Engine.KAFKA_STREAMS:
-            why = "The grace period of the windows: TimeWindows.ofSizeAndGrace(size, grace)."
-            return self._behind("grace", "Grace period", why, found)
-        if engine is Engine.SPARK:
-            why = "The delay of the query's withWatermark(eventTime, delay)."
-            delay, measured = self._behind("delay", "Delay of the watermark", why, found)
-            return delay | self._checkpoint(), measured
-        why = "How the live job's watermark follows the records; `rewindow schema` lists the others."
-        generator = self("generator", "Watermark generator", why, _GENERATORS[0], _one_of(_GENERATORS))
-        if generator != _GENERATORS[0]:
-            return {"generator": generator}, ""
-        why = (
-            "How far the live job's watermark stays behind the latest event time. Take it from the job: in Flink "
-            "forBoundedOutOfOrderness(...), or WATERMARK FOR ts AS ts - INTERVAL ..."
-        )
-        bound, measured = self._behind("bound", "Out-of-orderness bound", why, found)
-        return {"generator": generator, **bound}, measured
+        fields = {}
+        if asked.generators:
+            why = "How the live job's watermark follows the records; `rewindow schema` lists the others."
+            first, check = asked.generators[0], _one_of(asked.generators)
+            fields["generator"] = self("generator", "Watermark generator", why, first, check)
+            if fields["generator"] != first:
+                return fields, ""
+        tolerance, measured = self._behind(asked.tolerance, found)
+        return {**fields, **tolerance, **(self._checkpoint() if asked.has_checkpoint else {})}, measured
 
-    def _behind(self, flag: str, question: str, why: str, found: Disorder) -> tuple[dict[str, str], str]:
+    def _behind(self, asked: Question, found: Disorder) -> tuple[dict[str, str], str]:
         """How far the watermark stays behind, as the engine calls it, and that name where it is what was measured."""
         proposed = format_duration(found.bound)
-        chosen = self(flag, question, f"{why} The proposal covers all records that were read.", proposed, _duration)
+        flag, why = asked.flag, asked.why
+        chosen = self(flag, asked.text, f"{why} The proposal covers all records that were read.", proposed, _duration)
         is_measured = self.flags.get(flag) is None and chosen == proposed
         return {flag: chosen}, flag if is_measured else ""
 
@@ -284,9 +265,9 @@ class _Settling:
         why = "The interval of the query's trigger: by it and by append times records are placed in micro-batches."
         return {"gaps": "approximate", "trigger": self("trigger", "Trigger", why, "10 s", _duration)}
 
-    def window(self, engine: Engine) -> dict[str, str]:
+    def window(self, asked: Asked) -> dict[str, str]:
         """The fields of `window`."""
-        kinds = _WINDOWS[engine]
+        kinds = asked.windows
         why = f"The live job's windows: {', '.join(kinds)}."
         kind = self("window", "Kind of window", why, "tumbling", _one_of(tuple(kinds)))
         fields = {"type": kind}
@@ -296,7 +277,7 @@ class _Settling:
         return fields
 
     def lateness(self) -> str:
-        """`allowed_lateness`, which Flink alone has."""
+        """`allowed_lateness`."""
         why = "How long after its end a window of the live job still takes late records; Flink's default is 0."
         return self(
             "lateness", "Allowed lateness", why, "0", lambda text: text if text == "forever" else _duration(text)

@@ -14,6 +14,7 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 
 from spark_jobs.definition import json_schema
+from spark_jobs.definition.engines import model_of
 from spark_jobs.errors import DefinitionError
 from spark_jobs.eventtime.durations import format_duration
 from spark_jobs.formatting import one_line, visible
@@ -95,6 +96,7 @@ def definition_text(answers: Answers, project: Path) -> str:
     path = within(sample.path, project) if address.kind is SourceKind.FILES else ""
     return template.render(
         **{name: getattr(answers, name) for name in answers.__slots__},
+        asked=model_of(answers.engine).asked,
         path=path,
         read_from=sample.source.replace(sample.path, path) if sample.path else sample.source,
         description=f"{answers.name}: windows over {path or address.place}.",

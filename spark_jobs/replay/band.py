@@ -7,6 +7,7 @@ sides and, where the job was behind, those in all of its lag. Outside of the ban
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -108,3 +109,14 @@ class Band:
             return (arrival - margin <= close) & (F.greatest(close, F.lit(0)) - margin < arrival)
         arrays = long_arrays(frame, {"low": low, "high": high})
         return (arrival > F.get(arrays["low"], index)) & (arrival <= F.get(arrays["high"], index))
+
+
+def merged(lags: Iterable[TimeRange]) -> tuple[TimeRange, ...]:
+    """The ranges in ascending order; those that overlap or touch are merged."""
+    result: list[TimeRange] = []
+    for lag in sorted(lags, key=lambda lag: lag.start):
+        if result and lag.start <= result[-1].end:
+            result[-1] = TimeRange(result[-1].start, max(result[-1].end, lag.end))
+        else:
+            result.append(lag)
+    return tuple(result)

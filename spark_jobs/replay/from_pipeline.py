@@ -7,25 +7,12 @@ from dataclasses import replace
 
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.custom import check_class
-from spark_jobs.definition.deduplicate import Deduplicate, DeduplicateKind
 from spark_jobs.definition.deployments import restarts_of
-from spark_jobs.definition.kafka_streams import StreamsWatermark, streams_windows_of
-from spark_jobs.definition.structured_streaming import StreamingWatermark
+from spark_jobs.definition.engines import part_of
 from spark_jobs.definition.union import BLOCK, of_input
-from spark_jobs.eventtime.flink.deduplication import UpdateType
 from spark_jobs.eventtime.flink.strategy import WatermarkStrategy
-from spark_jobs.eventtime.kafka_streams.task import Topology
-from spark_jobs.eventtime.spark.aggregation import OutputMode
-from spark_jobs.eventtime.spark.deduplication import DeduplicationKind
-from spark_jobs.replay.deduplication import ID, Deduplication, FirstByProcessingTime, FirstByRowTime, SparkDeduplication
 from spark_jobs.replay.defined_windows import windows_of
-from spark_jobs.replay.flink.rules import FLINK
-from spark_jobs.replay.kafka_streams.replay import Application
-from spark_jobs.replay.kafka_streams.rules import KafkaStreamsRules
-from spark_jobs.replay.kafka_streams.tasks import TaskRestart
 from spark_jobs.replay.rule_book import RuleBook
-from spark_jobs.replay.spark.microbatches import MicroBatches
-from spark_jobs.replay.spark.rules import StructuredStreamingRules
 from spark_jobs.replay.spec import Mode, Panes, ReplaySpec
 
 
@@ -69,60 +56,9 @@ def _numbered(strategy: WatermarkStrategy, number: int) -> WatermarkStrategy:
     )
 
 
-def rules_of(pipeline: Pipeline, batches: MicroBatches | None = None) -> RuleBook:
-    """The rule book of the live job's engine; of a Structured Streaming query by the `batches` that it has run.
-
-    Without them only complete values can be computed.
-    """
-    watermark = pipeline.watermark
-    if isinstance(watermark, StreamsWatermark):
-        return KafkaStreamsRules(application_of(pipeline))
-    if not isinstance(watermark, StreamingWatermark) or batches is None:
-        return FLINK
-    mode = pipeline.output_mode or OutputMode.APPEND
-    return StructuredStreamingRules(batches, mode, merge_locally=watermark.merge_sessions_in_local_partition)
-
-
-def deduplication_of(pipeline: Pipeline, batches: MicroBatches | None = None) -> Deduplication | None:
-    """What the live job does about duplicates; None: nothing. `batches`: as in `rules_of`.
-
-    The canonical records have what duplicates share in a column of their own.
-    """
-    section, watermark = pipeline.deduplicate, pipeline.watermark
-    if section is None or isinstance(watermark, StreamsWatermark):
-        return None
-    if isinstance(watermark, StreamingWatermark):
-        return None if batches is None else _of_spark(section, watermark, batches)
-    if section.kind is DeduplicateKind.ROW_TIME:
-        return FirstByRowTime((ID,), section.within)
-    return FirstByProcessingTime((ID,), section.within, section.update_type is UpdateType.ON_READ_AND_WRITE)
-
-
-def _of_spark(section: Deduplicate, watermark: StreamingWatermark, batches: MicroBatches) -> SparkDeduplication:
-    kind = DeduplicationKind.WITHIN_WATERMARK
-    if section.kind is DeduplicateKind.DROP_DUPLICATES:
-        kind = DeduplicationKind.ID_AND_TIME if section.event_time else DeduplicationKind.ID
-    delays = [(one.first_batch, one.delay) for one in section.delays] or [(0, watermark.delay)]
-    times = tuple((batches.time_from(batch), delay) for batch, delay in delays)
-    return SparkDeduplication(kind, (ID,), times, batches)
-
-
-def application_of(pipeline: Pipeline) -> Application:
-    """The Kafka Streams application that the definition describes. Raises TypeError for another engine's."""
-    watermark, emission = pipeline.watermark, pipeline.emission
-    if not isinstance(watermark, StreamsWatermark) or emission is None:
-        raise TypeError(f"{pipeline.name} is no application of Kafka Streams")
-    topology = Topology(
-        streams_windows_of(pipeline.window), watermark.grace, emission.emits, watermark.retention, emission.interval
-    )
-    general = [
-        TaskRestart(restart.state, instant=restart.at) for restart in watermark.restarts if restart.at is not None
-    ]
-    by_offset: dict[int, list[TaskRestart]] = {}
-    for restart in watermark.restarts:
-        for partition, offset in (restart.offsets or {}).items():
-            by_offset.setdefault(partition, []).append(TaskRestart(restart.state, offset=offset))
-    return Application(topology, by_offset, tuple(sorted(general, key=lambda restart: restart.instant or 0)))
+def rule_book_of(pipeline: Pipeline) -> type[RuleBook]:
+    """The kind of rule book that the live job's engine has."""
+    return part_of(pipeline.engine, "replay", "rules").RULES
 
 
 def spec_of(
@@ -131,14 +67,15 @@ def spec_of(
     *,
     mode: Mode = Mode.BOTH,
     panes: Panes | None = None,
-    batches: MicroBatches | None = None,
+    recorded: object | None = None,
 ) -> ReplaySpec:
     """The replay that the definition describes, in the given mode; `panes` overrides the definition's.
 
-    `batches`: those of a Structured Streaming query, see `rules_of`.
+    `recorded`: what the live job has written down of its reading, see `RuleBook.of`.
     """
+    rules = rule_book_of(pipeline).of(pipeline, recorded)
     return ReplaySpec(
-        rules=rules_of(pipeline, batches),
+        rules=rules,
         strategy=strategy_of(pipeline, partitions_found),
         windows=windows_of(pipeline),
         allowed_lateness=pipeline.allowed_lateness,
@@ -149,5 +86,5 @@ def spec_of(
         panes=panes or Panes(pipeline.panes),
         flush=pipeline.end_of_input == "flush",
         restarts=restarts_of(pipeline),
-        deduplication=deduplication_of(pipeline, batches),
+        deduplication=rules.deduplication(pipeline),
     )

@@ -7,6 +7,7 @@ rule book is chosen once, where a spec is made from a pipeline (`spark_jobs.repl
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
@@ -17,11 +18,13 @@ from pyspark.sql import functions as F
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.replay.band import Wider
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, record_position
-from spark_jobs.replay.deduplication import is_kept
+from spark_jobs.replay.deduplication import Deduplication, is_kept
 from spark_jobs.replay.timeline import CloseArrays, Thresholds, Timeline
 from spark_jobs.spark.cached import CachedFrames
 
 if TYPE_CHECKING:
+    from spark_jobs.definition import Pipeline
+    from spark_jobs.replay.other_values import OtherValue
     from spark_jobs.replay.sessions import SessionWork, ThresholdCells
     from spark_jobs.replay.spec import ReplaySpec
 
@@ -72,6 +75,13 @@ class RuleBook(ABC):
     """Whether a record that lies between two windows can be late (golden rule 20 of Flink)."""
     closes_by_partition: ClassVar[bool] = False
     """Whether each partition closes its windows by itself, so that the close of one says nothing of another's."""
+    knows_every_step: ClassVar[bool] = False
+    """Whether the timeline has every step of the watermark, whatever thresholds it was made for."""
+
+    @classmethod
+    def of(cls, pipeline: Pipeline, recorded: object | None) -> RuleBook:
+        """The rules of a definition. `recorded`: what the live job has written down of its reading, where it has."""
+        return cls()
 
     @property
     def emission(self) -> Emission:
@@ -93,6 +103,25 @@ class RuleBook(ABC):
         """In which ranges of processing time less is known of when a record was read."""
         return ()
 
+    @property
+    def decides_by_order(self) -> bool:
+        """Whether the order of a whole partition decides, so that each replay reads it from its start."""
+        return False
+
+    def deduplication(self, pipeline: Pipeline) -> Deduplication | None:
+        """What the live job does about duplicates; None: nothing.
+
+        The canonical records have what duplicates share in a column of their own.
+        """
+        return None
+
+    def other_values(self, spec: ReplaySpec, *, is_whole: bool) -> Iterable[OtherValue]:
+        """Replays with another value of a field that neither log nor live job tells; of each field the likeliest first.
+
+        `is_whole`: the timeline is made of the history's records, and of nothing that an earlier process has kept.
+        """
+        return ()
+
     @abstractmethod
     def timeline(self, spec: ReplaySpec, request: TimelineRequest, thresholds: Thresholds) -> Timeline:
         """When the live job's watermark passed which value; exact for the `thresholds`."""
@@ -104,6 +133,13 @@ class RuleBook(ABC):
     def read(self, records: DataFrame, spec: ReplaySpec) -> DataFrame:
         """The canonical records that the live job's windows and watermark read."""
         return records
+
+    def with_watermark(self, records: DataFrame, spec: ReplaySpec) -> DataFrame | None:
+        """The records that have a watermark, with `rw_watermark`: the one just before each (epoch ms; null: none yet).
+
+        None: the steps of the timeline say it. Records with earlier event times than these need not be there.
+        """
+        return None
 
     def placed(self, records: DataFrame) -> DataFrame:
         """The canonical records with their arrival as the live job's rules have it."""
@@ -131,6 +167,10 @@ class RuleBook(ABC):
     def session_records(self, records: DataFrame, spec: ReplaySpec) -> DataFrame:
         """The records that can be in a session, of those with `rw_ts` and `rw_end`, their own session's bounds."""
         return records
+
+
+class SessionRules(RuleBook):
+    """A rule book whose sessions are found by set operations, as far as these can decide."""
 
     @abstractmethod
     def suspicion(self, records: DataFrame, cells: ThresholdCells, flushes: bool) -> tuple[Column, Column]:

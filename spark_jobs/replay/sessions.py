@@ -270,11 +270,12 @@ def replay_sessions(
 
     `times`: the event times that occur. `exact_positions`: look up the position of every firing (for conformance).
     """
-    rules = spec.rules
-    base = rules.session_records(with_sessions_columns(records, spec), spec)
+    base = spec.rules.session_records(with_sessions_columns(records, spec), spec)
     flushes = spec.flush and timeline.flushes
     complete_alone = spec.mode is Mode.COMPLETE  # whatever was late: a history may have no order
-    suspicious, frontier = (F.lit(False), F.lit(False)) if complete_alone else rules.suspicion(base, cells, flushes)
+    suspicious, frontier = F.lit(False), F.lit(False)
+    if not complete_alone:
+        suspicious, frontier = spec.session_rules.suspicion(base, cells, flushes)
     for read in _ranges_to_read(spec, span, times):
         part = base if read is None else read.of(base)
         sessions = _overlapping(sessionize(part, spec, suspicious), span)
@@ -300,7 +301,7 @@ def replay_sessions(
     marked = dirty.withColumn(GROUP, group)
     members_of = cache.keep(_records_of(part, marked, spec, max(1, length // handed_over), handed_over))
     work = SessionWork(spec, finer, cells, flushes, cache, exactly=exact_positions)
-    classified, exact_timeline = rules.operate_sessions(members_of, work)
+    classified, exact_timeline = spec.session_rules.operate_sessions(members_of, work)
     failed = classified.where(_is(RowKind.FAILURE)).agg(F.min(F.struct(*position_names("f")))).collect()[0][0]
     failure = None if failed is None else Position(*failed)
     faithful = _faithful_rows(classified, members_of, spec)

@@ -10,7 +10,7 @@ from spark_jobs.definition.mode import Mode
 from spark_jobs.eventtime.flink.strategy import WatermarkStrategy
 from spark_jobs.eventtime.windows import AlignedWindows, AnySessionWindows, AnyWindows
 from spark_jobs.replay.deduplication import Deduplication
-from spark_jobs.replay.rule_book import RuleBook
+from spark_jobs.replay.rule_book import RuleBook, SessionRules
 
 
 class Panes(StrEnum):
@@ -62,6 +62,13 @@ class ReplaySpec:
         if isinstance(self.windows, AlignedWindows):
             raise TypeError(f"{type(self.windows).__name__} are not sessions")
         return self.windows
+
+    @property
+    def session_rules(self) -> SessionRules:
+        """The rules by which sessions are found. Raises TypeError where the engine decides them by itself."""
+        if not isinstance(self.rules, SessionRules):
+            raise TypeError(f"sessions are not found by set operations under {type(self.rules).__name__}")
+        return self.rules
 
     def pairs(self, records: int) -> int:
         """About how many pairs of record and window so many records make: the rows of a shuffle, at most."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from spark_jobs.eventtime.durations import HOUR
@@ -24,9 +24,7 @@ from spark_jobs.replay.columns import (
     long_arrays,
     record_position,
 )
-from spark_jobs.replay.from_pipeline import application_of
 from spark_jobs.replay.grid import divided
-from spark_jobs.replay.kafka_streams.replay import has_key
 from spark_jobs.report.lateness_probe import LatenessProbe, WatermarkSteps, estimated_records
 from spark_jobs.runs.work.staged_run import StagedRun
 
@@ -83,8 +81,8 @@ def classify_records(evidence: StagedRun, probe: LatenessProbe, zoom: TimeRange 
     # Keeps the sample small even if very many records arrive together.
     zoomed_one_in = max(1, int(one_in * min(1.0, share)), total // (50 * MAX_POINTS))
     records = evidence.at_windows.where(F.col(EVENT_TIME) >= F.lit(times.start))
-    if probe.by_partition:
-        records = with_stream_time(records, evidence)
+    own = evidence.spec.rules.with_watermark(records, evidence.spec)
+    records = records if own is None else own
     records = admitted(records.where(F.col(EVENT_TIME) < F.lit(times.end)), evidence.spec.after_watermark)
     number = F.col(OFFSET) if OFFSET in records.columns else F.lit(None).cast("bigint")
     if SEQUENCE in records.columns:
@@ -94,7 +92,7 @@ def classify_records(evidence: StagedRun, probe: LatenessProbe, zoom: TimeRange 
     if zoom:
         inside = (F.col(ARRIVAL) >= F.lit(zoom.start)) & (F.col(ARRIVAL) < F.lit(zoom.end))
         wanted = wanted | (inside & (F.pmod(chance, F.lit(zoomed_one_in)) == 0))
-    seen = records if probe.by_partition else with_watermark(records, probe.steps)
+    seen = records if own is not None else with_watermark(records, probe.steps)
     end = _end(evidence, records)
     behind = F.col("rw_watermark") - F.col(EVENT_TIME) + F.lit(probe.configured)
     closed = F.col("rw_watermark") + F.lit(1) - end + F.lit(probe.configured)
@@ -138,26 +136,6 @@ def _at_least(failed: pa.ChunkedArray, records: pa.ChunkedArray, count: int) -> 
     """For each tolerance the number of records that fail it. A record that fails one also fails all smaller ones."""
     by_number = np.bincount(failed.to_numpy(), weights=records.to_numpy(), minlength=count + 1).astype(np.int64)
     return by_number[::-1].cumsum()[::-1][1:].tolist()
-
-
-def with_stream_time(records: DataFrame, evidence: StagedRun) -> DataFrame:
-    """The records of a Kafka Streams application that have a key, with `rw_watermark` (epoch ms; null: none yet).
-
-    It is the stream time of a record's partition just before it, less the grace and 1 ms. Records with earlier event
-    times need not be there: a stream time before the first of `records` closes no window of theirs.
-    """
-    application = application_of(evidence.pipeline)
-    keyed = records.where(has_key(evidence.spec.keys)) if evidence.spec.keys else records
-    starts = [(F.col(ARRIVAL) >= F.lit(one.instant)) for one in application.of_all]
-    starts += [
-        (F.col(PARTITION) == F.lit(partition)) & (F.col(OFFSET) >= F.lit(one.offset))
-        for partition, restarts in application.restarts.items()
-        for one in restarts
-    ]
-    life = sum((F.when(start, 1).otherwise(0) for start in starts), F.lit(0))
-    before = Window.partitionBy(PARTITION, "rw_life").orderBy(OFFSET).rowsBetween(Window.unboundedPreceding, -1)
-    time = F.max(EVENT_TIME).over(before) - F.lit(application.topology.grace + 1)
-    return keyed.withColumn("rw_life", life).withColumn("rw_watermark", time).drop("rw_life")
 
 
 def with_watermark(records: DataFrame, steps: WatermarkSteps) -> DataFrame:

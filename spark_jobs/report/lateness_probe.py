@@ -23,7 +23,6 @@ import numpy as np
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from spark_jobs.definition.engine import Engine
 from spark_jobs.eventtime.durations import DAY, HOUR, MINUTE, SECOND
 from spark_jobs.eventtime.flink.suppliers import RecordTime
 from spark_jobs.eventtime.ranges import TimeRange
@@ -99,7 +98,6 @@ class LatenessProbe:
 
 
 _NO_STEPS = WatermarkSteps(np.empty(0, np.int64), np.empty((0, 3), np.int64))
-_PARAMETERS = {Engine.SPARK: "delay", Engine.KAFKA_STREAMS: "grace"}
 
 
 def find_probe(evidence: StagedRun, cache: CachedFrames) -> LatenessProbe:
@@ -114,7 +112,7 @@ def find_probe(evidence: StagedRun, cache: CachedFrames) -> LatenessProbe:
     most = _MAX_POINTS
     if estimated_records(evidence.plan, evidence.kind, times) > _MAX_GROUPS:  # limits the memory of the aggregation
         most = min(most, _MAX_GROUPS // max(1, len(strategy.partitions)))
-    by_partition = evidence.pipeline.engine is Engine.KAFKA_STREAMS
+    by_partition = spec.rules.closes_by_partition
     resolution = 1 if by_partition else _resolution(reach, max(most, 1), step)
     offset = windows.end_phase
     tried = {int(t) for t in _TOLERANCES if t % resolution == 0 and t <= reach + resolution}
@@ -124,7 +122,7 @@ def find_probe(evidence: StagedRun, cache: CachedFrames) -> LatenessProbe:
         tried.add(dropped_at)
     tolerances = tuple(sorted(tried))
     exact = step is not None and step % resolution == 0
-    parameter = _PARAMETERS.get(evidence.pipeline.engine, strategy.generator.tolerance_parameter)
+    parameter = evidence.pipeline.tolerance or strategy.generator.tolerance_parameter
     if by_partition:
         return LatenessProbe(
             times, tolerances, configured, dropped_at, resolution, exact, _NO_STEPS, parameter, by_partition=True
@@ -197,7 +195,7 @@ def _fine_timeline(evidence: StagedRun, grids: Sequence[RegularGrid], low: int, 
     strategy = evidence.spec.strategy
     if evidence.timeline is None:
         raise ValueError("a run that computed complete values only has no timeline")
-    if evidence.pipeline.engine is Engine.SPARK or not grids:  # that one has every step of the watermark
+    if evidence.spec.rules.knows_every_step or not grids:
         return evidence.timeline
 
     def floor(value: Column, shift: int) -> Column:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 from spark_jobs.definition import Pipeline
-from spark_jobs.definition.engine import Engine
 from spark_jobs.pins import PinnedTopic
 
 Level = Literal["recorded", "log_order", "approximate", "complete_only"]
@@ -28,7 +27,7 @@ class Fidelity:
 def fidelity(pipeline: Pipeline, topic: PinnedTopic | None = None) -> Fidelity:
     """The fidelity of a history, from `history.position`, the topic's timestamps, and the gaps that were accepted."""
     position = pipeline.history.position
-    if pipeline.engine is Engine.SPARK:
+    if pipeline.records_what_it_read:
         return Fidelity("recorded", () if topic is None else tuple(topic.notes))
     missing = position.missing
     if missing:

@@ -18,7 +18,6 @@ from pyspark.sql import Row as SparkRow
 from pyspark.sql import functions as F
 
 from spark_jobs.definition import Pipeline
-from spark_jobs.definition.engine import Engine
 from spark_jobs.definition.instants import format_instant
 from spark_jobs.definition.union import of_union
 from spark_jobs.errors import HistoryError
@@ -126,7 +125,7 @@ def inspect_history(
         for partition in sorted(suspects if not clocks else ()):
             _refuse_disorder(records, pipeline, opened, partition)
     pinned = () if until is not None else _pinned_ranges(opened, as_of)
-    if pipeline.engine is Engine.SPARK and not pinned:  # a run ends where a batch does
+    if pipeline.records_what_it_read and not pinned:  # a run ends where such a reading does
         pinned = tuple(OffsetRange(partition, 0, end) for partition, end in (as_of or {}).items())
     return replace(_inspection(rows, ranges, has_arrival, pinned), clocks=clocks)
 

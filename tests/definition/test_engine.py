@@ -7,7 +7,6 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from spark_jobs.definition.engine import Engine
 from spark_jobs.definition.structured_streaming import StreamingWatermark
 from spark_jobs.errors import DefinitionError
 from spark_jobs.eventtime.spark.aggregation import OutputMode
@@ -36,7 +35,7 @@ STREAMS = BASE + "engine: kafka_streams\nwatermark: {grace: 1 min}\n" + TUMBLING
 
 def test_a_structured_streaming_query_is_defined_in_sparks_words(tmp_path: Path) -> None:
     pipeline = loaded(tmp_path, SPARK + TUMBLING + "output_mode: update\n")
-    assert pipeline.engine is Engine.SPARK
+    assert pipeline.engine == "spark"
     assert isinstance(pipeline.watermark, StreamingWatermark)
     assert pipeline.watermark.delay == 600_000
     assert pipeline.watermark.allow_multiple

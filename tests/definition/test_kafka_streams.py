@@ -44,7 +44,7 @@ def refused(tmp_path: Path, text: str) -> list[str]:
     ],
 )
 def test_each_kind_of_window_is_in_the_words_of_the_library(tmp_path, sections: str, windows, retention: int) -> None:
-    from spark_jobs.replay.from_pipeline import application_of
+    from spark_jobs.replay.kafka_streams.rules import application_of
 
     pipeline = load(tmp_path, f"{BASE}watermark: {{grace: 10 min}}\n{sections}\n")
     topology = application_of(pipeline).topology
@@ -68,7 +68,7 @@ def test_a_row_comes_out_at_each_update_or_on_close_by_one_of_two_strategies(tmp
 
 
 def test_restarts_are_of_all_tasks_or_of_those_whose_offsets_are_given(tmp_path) -> None:
-    from spark_jobs.replay.from_pipeline import application_of
+    from spark_jobs.replay.kafka_streams.rules import application_of
     from spark_jobs.replay.kafka_streams.tasks import TaskRestart
 
     restarts = "[{offsets: {0: 12, 3: 4}, state: lost}, {at: '2026-03-01T02:00:00Z'}]"

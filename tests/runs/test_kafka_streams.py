@@ -16,7 +16,7 @@ from spark_jobs.comparison.compare import run_compare
 from spark_jobs.definition import Pipeline
 from spark_jobs.demo.kafka_broker import APPEND_TIME, KafkaBroker
 from spark_jobs.eventtime.kafka_streams.task import Row, Task
-from spark_jobs.replay.from_pipeline import application_of
+from spark_jobs.replay.kafka_streams.rules import application_of
 from spark_jobs.runs.life.verdicts import Verdicts
 from spark_jobs.runs.night.nightly import reconcile
 from spark_jobs.runs.planning.plan import planned_records

@@ -10,10 +10,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.definition import Pipeline
+from spark_jobs.engines.spark.kept import keep_batches
 from spark_jobs.errors import HistoryError
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.runs.night.nightly import reconcile
-from spark_jobs.runs.planning.kept_batches import keep_batches
 from spark_jobs.runs.planning.plan import planned_records
 from spark_jobs.runs.work.backfill import execute
 from spark_jobs.runs.work.progress import NoProgress

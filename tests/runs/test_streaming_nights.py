@@ -10,10 +10,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.definition import Pipeline
+from spark_jobs.engines.spark import kept
 from spark_jobs.lakehouse.checkpoint_archive import archived_names
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.runs.night.nightly import reconcile
-from spark_jobs.runs.planning import kept_batches
 from spark_jobs.runs.planning.plan import planned_records
 from spark_jobs.runs.work.backfill import execute
 from spark_jobs.runs.work.job import RunResult
@@ -117,7 +117,7 @@ def test_a_night_of_batches_without_data_lets_windows_out_and_until_takes_batche
         return [(row["state"], row["records_on_time"], row["records_dropped"]) for row in rows]
 
     looks = []
-    monkeypatch.setattr(kept_batches, "archived_names", lambda *its: looks.append(its) or archived_names(*its))
+    monkeypatch.setattr(kept, "archived_names", lambda *its: looks.append(its) or archived_names(*its))
     query.go_on(1, pending=True, ahead=3)
     nights = [reconcile(spark, nightly, NoProgress())]
     assert len(looks) == 1, "a full night looks once which batches are kept"

@@ -6,14 +6,18 @@ from typing import ClassVar
 
 from pyspark.sql import Column, DataFrame
 
+from spark_jobs.definition import Pipeline
+from spark_jobs.definition.deduplicate import DeduplicateKind
+from spark_jobs.eventtime.flink.deduplication import UpdateType
+from spark_jobs.replay.deduplication import ID, Deduplication, FirstByProcessingTime, FirstByRowTime
 from spark_jobs.replay.flink.making import TimelineMaker, restarted_timeline
-from spark_jobs.replay.rule_book import RuleBook, TimelineRequest
+from spark_jobs.replay.rule_book import SessionRules, TimelineRequest
 from spark_jobs.replay.sessions import SessionWork, ThresholdCells, operate, suspicion
 from spark_jobs.replay.spec import ReplaySpec
 from spark_jobs.replay.timeline import Thresholds, Timeline
 
 
-class FlinkRules(RuleBook):
+class FlinkRules(SessionRules):
     """The golden rules of `tests/golden/flink/README.md`, the timeline as `spark_jobs.replay.flink.making` chooses."""
 
     late_between_windows: ClassVar[bool] = True
@@ -32,6 +36,14 @@ class FlinkRules(RuleBook):
             )
         return maker.timeline(request.records, thresholds, request.processing_time_end, request.state)
 
+    def deduplication(self, pipeline: Pipeline) -> Deduplication | None:
+        section = pipeline.deduplicate
+        if section is None:
+            return None
+        if section.kind is DeduplicateKind.ROW_TIME:
+            return FirstByRowTime((ID,), section.within)
+        return FirstByProcessingTime((ID,), section.within, section.update_type is UpdateType.ON_READ_AND_WRITE)
+
     def suspicion(self, records: DataFrame, cells: ThresholdCells, flushes: bool) -> tuple[Column, Column]:
         return suspicion(records, cells, flushes)
 
@@ -40,3 +52,4 @@ class FlinkRules(RuleBook):
 
 
 FLINK = FlinkRules()
+RULES = FlinkRules

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from spark_jobs.eventtime.kafka_streams.task import Emission
+from spark_jobs.definition import Pipeline
+from spark_jobs.definition.kafka_streams import StreamsWatermark, streams_windows_of
+from spark_jobs.eventtime.kafka_streams.task import Emission, Topology
 from spark_jobs.eventtime.timestamps import MIN_TIMESTAMP
-from spark_jobs.replay.columns import EVENT_TIME
+from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, OFFSET, PARTITION
 from spark_jobs.replay.flink.inversion import closes_reached, last_of
 from spark_jobs.replay.in_memory_timeline import InMemoryTimeline, inverted, nothing_closed
 from spark_jobs.replay.kafka_streams.replay import Application, TaskReplay, has_key
+from spark_jobs.replay.kafka_streams.tasks import TaskRestart
+from spark_jobs.replay.other_values import OtherValue
 from spark_jobs.replay.rule_book import OwnReplay, RuleBook, TimelineRequest
-from spark_jobs.replay.sessions import SessionWork, ThresholdCells
 from spark_jobs.replay.spec import ReplaySpec
 from spark_jobs.replay.timeline import Thresholds, Timeline
 from spark_jobs.spark.cached import CachedFrames
@@ -28,6 +32,14 @@ class KafkaStreamsRules(RuleBook):
 
     application: Application
 
+    @classmethod
+    def of(cls, pipeline: Pipeline, recorded: object | None) -> KafkaStreamsRules:
+        return cls(application_of(pipeline))
+
+    @property
+    def decides_by_order(self) -> bool:
+        return self.application.needs_tasks
+
     @property
     def gives_open_windows(self) -> bool:
         return self.application.topology.emission is Emission.EACH_UPDATE
@@ -35,19 +47,64 @@ class KafkaStreamsRules(RuleBook):
     def timeline(self, spec: ReplaySpec, request: TimelineRequest, thresholds: Thresholds) -> Timeline:
         return streams_timeline(spec, request, thresholds)
 
-    def suspicion(self, records: DataFrame, cells: ThresholdCells, flushes: bool) -> tuple[Column, Column]:
-        raise TypeError("sessions of Kafka Streams are decided by tasks")
-
-    def operate_sessions(self, members: DataFrame, work: SessionWork) -> tuple[DataFrame, Timeline]:
-        raise TypeError("sessions of Kafka Streams are decided by tasks")
-
     def read(self, records: DataFrame, spec: ReplaySpec) -> DataFrame:
         """A record without a key, or with a time before 1970, is ignored: it does not move stream time (rule 3)."""
         read = records.where(F.col(EVENT_TIME).isNull() | (F.col(EVENT_TIME) >= 0))
         return read.where(has_key(spec.keys)) if spec.keys else read
 
+    def with_watermark(self, records: DataFrame, spec: ReplaySpec) -> DataFrame:
+        """By stream time, less the grace and 1 ms: a stream time before the first of `records` closes nothing there."""
+        keyed = records.where(has_key(spec.keys)) if spec.keys else records
+        starts = [(F.col(ARRIVAL) >= F.lit(one.instant)) for one in self.application.of_all]
+        starts += [
+            (F.col(PARTITION) == F.lit(partition)) & (F.col(OFFSET) >= F.lit(one.offset))
+            for partition, restarts in self.application.restarts.items()
+            for one in restarts
+        ]
+        life = sum((F.when(start, 1).otherwise(0) for start in starts), F.lit(0))
+        before = Window.partitionBy(PARTITION, "rw_life").orderBy(OFFSET).rowsBetween(Window.unboundedPreceding, -1)
+        time = F.max(EVENT_TIME).over(before) - F.lit(self.application.topology.grace + 1)
+        return keyed.withColumn("rw_life", life).withColumn("rw_watermark", time).drop("rw_life")
+
     def own_replay(self, records: DataFrame, spec: ReplaySpec, cache: CachedFrames) -> OwnReplay | None:
         return TaskReplay(records, spec, self.application, cache) if self.application.needs_tasks else None
+
+    def other_values(self, spec: ReplaySpec, *, is_whole: bool) -> Iterator[OtherValue]:
+        application = self.application
+        if is_whole and (application.restarts or application.of_all):
+            alone = replace(application, restarts={}, of_all=())
+            yield OtherValue("watermark.restarts", "[]", replace(spec, rules=replace(self, application=alone)))
+        for emission, text in _WRITTEN.items() if is_whole else ():
+            if emission is not application.topology.emission:
+                other = replace(application, topology=replace(application.topology, emission=emission))
+                yield OtherValue("emission", text, replace(spec, rules=replace(self, application=other)))
+
+
+_WRITTEN = {
+    Emission.EACH_UPDATE: "each_update",
+    Emission.SUPPRESS: "on_close",
+    Emission.ON_WINDOW_CLOSE: "{kind: on_close, strategy: emit}",
+}
+"""The kinds of emission, as a definition has them."""
+RULES = KafkaStreamsRules
+
+
+def application_of(pipeline: Pipeline) -> Application:
+    """The Kafka Streams application that the definition describes. Raises TypeError for another engine's."""
+    watermark, emission = pipeline.watermark, pipeline.emission
+    if not isinstance(watermark, StreamsWatermark) or emission is None:
+        raise TypeError(f"{pipeline.name} is no application of Kafka Streams")
+    topology = Topology(
+        streams_windows_of(pipeline.window), watermark.grace, emission.emits, watermark.retention, emission.interval
+    )
+    general = [
+        TaskRestart(restart.state, instant=restart.at) for restart in watermark.restarts if restart.at is not None
+    ]
+    by_offset: dict[int, list[TaskRestart]] = {}
+    for restart in watermark.restarts:
+        for partition, offset in (restart.offsets or {}).items():
+            by_offset.setdefault(partition, []).append(TaskRestart(restart.state, offset=offset))
+    return Application(topology, by_offset, tuple(sorted(general, key=lambda restart: restart.instant or 0)))
 
 
 def streams_timeline(spec: ReplaySpec, request: TimelineRequest, thresholds: Thresholds) -> Timeline:

@@ -6,21 +6,32 @@ or before the watermark of the batch before its own (Spark rules 15, 19 of `test
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import ClassVar
+from zoneinfo import ZoneInfo
 
 import numpy as np
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from spark_jobs.definition import Pipeline
+from spark_jobs.definition.deduplicate import DeduplicateKind
+from spark_jobs.definition.structured_streaming import StreamingWatermark
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.spark.aggregation import OutputMode
+from spark_jobs.eventtime.spark.batches import INITIAL_WATERMARK
+from spark_jobs.eventtime.spark.deduplication import DeduplicationKind
+from spark_jobs.eventtime.windows import CalendarSessionWindows
 from spark_jobs.replay.assign import END
 from spark_jobs.replay.band import Wider
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, MICROS, OFFSET, PARTITION
-from spark_jobs.replay.deduplication import is_kept
+from spark_jobs.replay.deduplication import ID, Deduplication, SparkDeduplication, is_kept
+from spark_jobs.replay.flink.rules import FlinkRules
 from spark_jobs.replay.grid import RegularGrid, end_grid
-from spark_jobs.replay.rule_book import Emission, RuleBook, TimelineRequest
+from spark_jobs.replay.other_values import OtherValue
+from spark_jobs.replay.rule_book import Emission, RuleBook, SessionRules, TimelineRequest
 from spark_jobs.replay.session_members import GROUP, SESSION_ROWS
 from spark_jobs.replay.sessions import SESSION_END, SESSION_START, SessionWork, ThresholdCells, in_micros
 from spark_jobs.replay.spark.microbatch_sessions import sessions_of_groups
@@ -34,7 +45,7 @@ MOST = 1_000_000
 
 
 @dataclass(frozen=True)
-class StructuredStreamingRules(RuleBook):
+class StructuredStreamingRules(SessionRules):
     """One query, by the batches of its checkpoint.
 
     `merge_locally`: `spark.sql.streaming.sessionWindow.merge.sessions.in.local.partition`.
@@ -43,6 +54,41 @@ class StructuredStreamingRules(RuleBook):
     batches: MicroBatches
     output_mode: OutputMode
     merge_locally: bool = False
+
+    knows_every_step: ClassVar[bool] = True
+
+    @classmethod
+    def of(cls, pipeline: Pipeline, recorded: object | None) -> RuleBook:
+        watermark = pipeline.watermark
+        if not isinstance(recorded, MicroBatches) or not isinstance(watermark, StreamingWatermark):
+            return RulesWithoutBatches()
+        mode = pipeline.output_mode or OutputMode.APPEND
+        return cls(recorded, mode, merge_locally=watermark.merge_sessions_in_local_partition)
+
+    def deduplication(self, pipeline: Pipeline) -> Deduplication | None:
+        section, watermark = pipeline.deduplicate, pipeline.watermark
+        if section is None or not isinstance(watermark, StreamingWatermark):
+            return None
+        kind = DeduplicationKind.WITHIN_WATERMARK
+        if section.kind is DeduplicateKind.DROP_DUPLICATES:
+            kind = DeduplicationKind.ID_AND_TIME if section.event_time else DeduplicationKind.ID
+        delays = [(one.first_batch, one.delay) for one in section.delays] or [(0, watermark.delay)]
+        times = tuple((self.batches.time_from(batch), delay) for batch, delay in delays)
+        return SparkDeduplication(kind, (ID,), times, self.batches)
+
+    def other_values(self, spec: ReplaySpec, *, is_whole: bool) -> Iterator[OtherValue]:
+        drops_late = self.output_mode is not OutputMode.COMPLETE or spec.has_sessions  # Spark rules 18 and 31
+        if drops_late and spec.deduplication is None:  # which needs allowMultiple
+            batches, allows = _with_other_lateness(self.batches)
+            other = replace(spec, rules=replace(self, batches=batches))
+            yield OtherValue("watermark.allow_multiple", str(allows).lower(), other)
+        if spec.has_sessions:
+            merges = not self.merge_locally
+            other = replace(spec, rules=replace(self, merge_locally=merges))
+            yield OtherValue("watermark.merge_sessions_in_local_partition", str(merges).lower(), other)
+        if isinstance(spec.windows, CalendarSessionWindows) and spec.windows.time_zone.key != "UTC":
+            windows = replace(spec.windows, time_zone=ZoneInfo("UTC"))
+            yield OtherValue("window.time_zone", "UTC", replace(spec, windows=windows))
 
     @property
     def emission(self) -> Emission:
@@ -137,6 +183,24 @@ class StructuredStreamingRules(RuleBook):
             unit=_unit(members),
         )
         return work.cache.keep(rows.mapInArrow(run, SESSION_ROWS)), work.finer.coarse
+
+
+class RulesWithoutBatches(FlinkRules):
+    """A query of which no batch is known: only complete values can be computed."""
+
+    def deduplication(self, pipeline: Pipeline) -> Deduplication | None:
+        return None
+
+
+RULES = StructuredStreamingRules
+
+
+def _with_other_lateness(batches: MicroBatches) -> tuple[MicroBatches, bool]:
+    """The batches with the other value of `allowMultiple`, and that value (Spark rule 16)."""
+    if not np.array_equal(batches.late, batches.watermark):
+        return replace(batches, late=batches.watermark), False
+    before = np.concatenate(([INITIAL_WATERMARK], batches.watermark[:-1]))
+    return replace(batches, late=before), True
 
 
 def _unit(records: DataFrame) -> int:

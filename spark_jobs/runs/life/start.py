@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 
 from spark_jobs import __version__
 from spark_jobs.definition import Pipeline
+from spark_jobs.engines import live_engine
 from spark_jobs.errors import CatalogError, DefinitionError, HistoryError, RunStateError
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.lakehouse.ledger import Ledger, LedgerRow
@@ -37,7 +38,6 @@ from spark_jobs.runs.life.recovery import recover
 from spark_jobs.runs.life.status import RunKind, RunStatus
 from spark_jobs.runs.life.store import DEFINITION, RunFolder
 from spark_jobs.runs.life.verdicts import Verdicts
-from spark_jobs.runs.planning.kept_batches import keep_batches
 from spark_jobs.runs.planning.plan import check_plan, read_planned
 from spark_jobs.runs.planning.plan_document import Plan
 from spark_jobs.runs.work.job import Job
@@ -78,7 +78,7 @@ def prepare(job: Job, history: History, started: datetime, *, is_new: bool = Fal
     refuse_missing_event_time(job.pipeline, job.plan, history)
     create_tables(job.spark, job.result.tables)
     if job.kind is not RunKind.RECONCILE:  # a reconciliation has kept them before it was planned
-        keep_batches(job.spark, job.pipeline)
+        live_engine(job.pipeline).keep(job.spark, job.pipeline)
     recover(job.spark, job.result.tables, started, progress=job.progress)
     if is_new:
         job.ledger.assume_new(job.result.run_id)

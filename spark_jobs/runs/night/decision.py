@@ -58,7 +58,7 @@ class Facts(ABC):
     @cached_property
     @abstractmethod
     def has_new(self) -> bool:
-        """Whether records, or batches of the live query, have come since."""
+        """Whether records have come since, or the live job has gone on by itself."""
 
     @cached_property
     @abstractmethod

@@ -15,10 +15,10 @@ from pyspark.sql import functions as F
 
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.deployments import restarts_of
-from spark_jobs.definition.engine import Engine
 from spark_jobs.definition.instants import format_instant
 from spark_jobs.definition.mode import Mode
 from spark_jobs.definition.union import of_input, partition_in_words
+from spark_jobs.engines import Recorded, live_engine
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.lakehouse.ledger import Ledger
 from spark_jobs.lakehouse.publication import TableAt
@@ -30,7 +30,7 @@ from spark_jobs.replay.columns import record_position
 from spark_jobs.replay.defined_windows import windows_of
 from spark_jobs.replay.flink.inversion import is_past_carried, is_past_discoveries
 from spark_jobs.replay.flink.simulation import can_continue
-from spark_jobs.replay.from_pipeline import application_of, spec_of
+from spark_jobs.replay.from_pipeline import rule_book_of, spec_of
 from spark_jobs.replay.spec import ReplaySpec
 from spark_jobs.runs.life.documents import Outcome
 from spark_jobs.runs.life.lifecycle import new_token
@@ -50,8 +50,6 @@ from spark_jobs.runs.night.decision import Facts, GoOn, Nothing, ReadAll, decide
 from spark_jobs.runs.night.evidence import Beside
 from spark_jobs.runs.night.reading import Reading
 from spark_jobs.runs.night.taken import identities_of, positions_of, read_whole, refuse_another_topic, take_new
-from spark_jobs.runs.planning.kept_batches import keep_batches
-from spark_jobs.runs.planning.live_batches import LiveBatches, live_batches
 from spark_jobs.runs.planning.plan import arrival_limit, make_plan, planned_records
 from spark_jobs.runs.planning.plan_document import Plan
 from spark_jobs.runs.planning.requesting import check_until
@@ -148,8 +146,8 @@ def reconcile(
     """Bring the published windows to what has arrived before `until` (epoch ms; default: all that is there).
 
     The tables are then those of a full run at the same end offsets. A first run, another definition, sessions, and a
-    new partition are full runs; `result.note` says so. Of a Structured Streaming query a batch arrives as a whole, when
-    it is planned. Where a run has been published that saw what arrived at `until` or later, this one compares only: it
+    new partition are full runs; `result.note` says so. What a live job records of its reading (`Recorded`) arrives when
+    it is recorded. Where a run has been published that saw what arrived at `until` or later, this one compares only: it
     must not take back what is known now.
 
     Raises as `spark_jobs.runs.work.backfill.execute`.
@@ -164,7 +162,7 @@ def reconcile(
         result = RunResult(run_id, tables, note=PUBLISHED_ALREADY)
         result.corrections = end_policy.delivered(spark, pipeline, folders.folder(run_id))
         return result
-    keep_batches(spark, pipeline)
+    live_engine(pipeline).keep(spark, pipeline)
     with planned_night(spark, pipeline, progress, until=until, end_policy=end_policy, now=now) as night:
         if isinstance(night, NothingNew):
             result = _nothing_new(pipeline, run_id, night, folders, now)
@@ -240,9 +238,9 @@ class _Facts(Facts):
         self._frames, self._spark, self._pipeline, self._progress = frames, spark, pipeline, progress
         self._until, self._end_policy, self._now = until, end_policy, now
         self._tables = Tables.of(pipeline)
-        # A batch arrives with all its records, when it is planned.
-        self._batches = live_batches(spark, pipeline, until=None if until is None else until - 1)
-        self._ends = None if self._batches is None else self._batches.ends
+        before = None if until is None else until - 1
+        self._recorded = live_engine(pipeline).recorded(spark, pipeline, until=before)
+        self._ends = None if self._recorded is None else self._recorded.ends
         self._cache = frames.enter_context(CachedFrames())
         self._again: OpenHistory | None = None
         self._again_to: dict[int, int] = {}
@@ -254,10 +252,10 @@ class _Facts(Facts):
             newer = _newer_run(self._spark, self._pipeline, ledger, self._until, self._ends, self._now)
             if newer is not None:
                 return newer
-        before, batches = self._found[0][0], self._batches
-        if before is None or batches is None or not _has_read_more(self._spark, self._pipeline, before, batches):
+        before, recorded = self._found[0][0], self._recorded
+        if before is None or recorded is None or not _has_read_more(self._spark, self._pipeline, before, recorded):
             return None
-        return before.run_id  # it has seen batches without data
+        return before.run_id  # it has seen what moves no offset
 
     @cached_property
     def _found(self) -> tuple[tuple[PreviousRun | None, str], OpenHistory, TimeRange]:
@@ -309,12 +307,12 @@ class _Facts(Facts):
         if self._pipeline.mode is Mode.COMPLETE:
             return "complete values have no timeline to go on from: all of them are computed"
         limit = arrival_limit(self._pipeline, self._now())
-        return _why_full(self._pipeline, self.before, limit, self._batches)
+        return _why_full(self._pipeline, self.before, limit, self._recorded)
 
     @cached_property
     def _spec(self) -> ReplaySpec:
-        arrays = None if self._batches is None else self._batches.as_arrays()
-        return spec_of(self._pipeline, sorted(self.before.as_of), mode=self._pipeline.mode, batches=arrays)
+        recorded = None if self._recorded is None else self._recorded.rules_input
+        return spec_of(self._pipeline, sorted(self.before.as_of), mode=self._pipeline.mode, recorded=recorded)
 
     @cached_property
     def _everything(self) -> DataFrame:
@@ -402,10 +400,9 @@ class _Facts(Facts):
 
     @cached_property
     def has_new(self) -> bool:
-        # A batch without data lets windows out.
-        has_batches = self._batches is not None and self._batches.last_number > self.before.state["last_batch"]
+        has_gone_on = self._recorded is not None and self._recorded.goes_beyond(self.before.state)
         seen, _, came_unplaced = self._seen
-        return has_batches or came_unplaced > 0 or any(p.records for p in seen.partitions)
+        return has_gone_on or came_unplaced > 0 or any(p.records for p in seen.partitions)
 
     @cached_property
     def has_live_news(self) -> bool:
@@ -422,7 +419,7 @@ class _Facts(Facts):
             as_of = _end_offsets(self._spark, self._pipeline, self._until, self._now)
         with self._progress.stage("plan", decision.why):
             plan, records = self._frames.enter_context(
-                planned_records(self._spark, self._pipeline, as_of=as_of, batches=self._batches, now=self._now)
+                planned_records(self._spark, self._pipeline, as_of=as_of, recorded=self._recorded, now=self._now)
             )
         return Full(decision.why, plan, records, decision.rival)
 
@@ -447,7 +444,7 @@ class _Facts(Facts):
             seen=known,
             reading=self._reading(known, decision),
             records=self._new,
-            batches=self._batches,
+            recorded=self._recorded,
         )
         records, new = (cut_at(frame, plan.as_of) for frame in (self._everything, self._new))
         return Incremental(
@@ -479,22 +476,23 @@ class _Facts(Facts):
         return take_new(pipeline, identities, before, later, self._new, known, lacks=decision.lacks)
 
 
-def _why_full(pipeline: Pipeline, before: PreviousRun, limit: int | None, batches: LiveBatches | None) -> str:
+def _why_full(pipeline: Pipeline, before: PreviousRun, limit: int | None, recorded: Recorded | None) -> str:
     """Why a night cannot go on from the run `before`; empty: it can. `limit`: arrivals from then on are ahead."""
     if windows_of(pipeline).is_merging:
         return "sessions are read as a whole"
-    if batches is not None and not _has_same_batches(before, batches):
-        return f"the batches of the live query are not known to be those that run {before.run_id} had"
+    if recorded is not None and not recorded.agrees_with(before.state):
+        return f"what the live job had read is not known to be what run {before.run_id} knew of it"
     if pipeline.lookup is not None:
         return "the records are looked up anew"
     if pipeline.deduplicate is not None:
         return "duplicates are found in the whole history"
     if restarts_of(pipeline):
         return "the live job was restarted: its timeline is made as a whole"
-    if pipeline.engine is Engine.KAFKA_STREAMS and application_of(pipeline).needs_tasks:
+    rules = rule_book_of(pipeline)
+    if rules.of(pipeline, None).decides_by_order:
         return "the order of each partition decides: it is read as a whole"
-    if pipeline.engine is Engine.KAFKA_STREAMS and not before.steps.by_partition:
-        return f"run {before.run_id} kept no stream time of each partition"
+    if rules.closes_by_partition and not before.steps.by_partition:
+        return f"run {before.run_id} kept no closes of each partition"
     if limit is not None and before.processing_time_end >= limit:
         at = format_instant(before.processing_time_end)
         return f"run {before.run_id} has read an arrival that is ahead of the clock ({at})"
@@ -521,21 +519,15 @@ def _came_unplaced(spark: SparkSession, tables: Tables, records: DataFrame) -> i
     return max(0, records.count() - known)
 
 
-def _has_read_more(spark: SparkSession, pipeline: Pipeline, before: PreviousRun, batches: LiveBatches) -> bool:
-    """Whether the run `before` had later batches than these, and they are of the query's life still.
+def _has_read_more(spark: SparkSession, pipeline: Pipeline, before: PreviousRun, recorded: Recorded) -> bool:
+    """Whether the run `before` knew more of the live job than this, and that is of its life still.
 
-    They are not where the checkpoint was put back from a copy. Batches that are estimated do not say.
+    It is not where what it records was put back from a copy. What has gaps does not say.
     """
-    if before.state.get("last_batch", 0) <= batches.last_number:
+    if not recorded.stays_behind(before.state):
         return False
-    known = live_batches(spark, pipeline)
-    return known is None or bool(known.estimated) or _has_same_batches(before, known)
-
-
-def _has_same_batches(before: PreviousRun, batches: LiveBatches) -> bool:
-    """Whether the batches that the run `before` had are there as they were: those that were estimated may be others."""
-    last = before.state.get("last_batch")
-    return last is not None and batches.up_to_batch(last).as_arrays().digest == before.state["batches"]
+    known = live_engine(pipeline).recorded(spark, pipeline)
+    return known is None or bool(known.gaps) or known.agrees_with(before.state)
 
 
 def _has_live_news(

@@ -1,8 +1,9 @@
 """A reading: what the results of a run stand on. No Spark.
 
 It has the positions of the records that were read, by input and partition, and what the history was known by then. What
-`until`, `as_of`, the clock or the end of a batch left out is not in it. The reading of a pipeline is that of its last
-run over the whole history, or of the nights that went on from it; records that are gone since stay in it as gone.
+`until`, `as_of`, the clock or the live job's own reading left out is not in it. The reading of a pipeline is that of
+its last run over the whole history, or of the nights that went on from it; records that are gone since stay in it as
+gone.
 """
 
 from __future__ import annotations

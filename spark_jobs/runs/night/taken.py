@@ -279,7 +279,7 @@ def take_new(
 def read_whole(spark: SparkSession, pipeline: Pipeline, before: ReadBefore) -> tuple[PinnedSnapshot | None, ...]:
     """The snapshot of each input of which each record was read, by the table's own number of records.
 
-    None where records of it were left out (by `until`, end offsets, the clock, or the end of a batch), and where the
+    None where records of it were left out (by `until`, end offsets, the clock, the live job itself), and where the
     table does not say how many it has.
     """
     readings = before.reading.of_inputs() if pipeline.inputs else [before.reading]

@@ -13,14 +13,12 @@ from pydantic import ValidationError
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.definition import Pipeline
-from spark_jobs.definition.deployments import restarts_of
-from spark_jobs.definition.engine import Engine
 from spark_jobs.definition.instants import format_instant
 from spark_jobs.definition.kafka import Topic
-from spark_jobs.definition.kafka_streams import StreamsWatermark
 from spark_jobs.definition.mode import Mode
 from spark_jobs.definition.union import of_input, partition_in_words
 from spark_jobs.definition.window import BetweenEventsWindow
+from spark_jobs.engines import Recorded, live_engine
 from spark_jobs.errors import DefinitionError, EmptyRangeError, HistoryError
 from spark_jobs.eventtime.durations import format_duration
 from spark_jobs.eventtime.flink.strategy import WatermarkStrategy
@@ -30,16 +28,15 @@ from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.pins import ends_of
 from spark_jobs.replay.columns import PARTITION
 from spark_jobs.replay.defined_windows import fields_without_effect, windows_of
-from spark_jobs.replay.flink.making import way_of
-from spark_jobs.replay.from_pipeline import application_of, strategy_of
+from spark_jobs.replay.from_pipeline import rule_book_of, strategy_of
 from spark_jobs.runs.life.documents import misfit
 from spark_jobs.runs.night.reading import Reading
 from spark_jobs.runs.night.stored import read_before, with_final
 from spark_jobs.runs.night.taken import ReadBefore, Taken, take
 from spark_jobs.runs.planning.chunking import chunks_of, gaps_between, grid_points
 from spark_jobs.runs.planning.cost import check_cost, check_size, estimated, runs_taken, size_of
-from spark_jobs.runs.planning.live_batches import LiveBatches, as_of_batches, live_batches
 from spark_jobs.runs.planning.plan_document import Plan
+from spark_jobs.runs.planning.planned_spec import recorded_ends
 from spark_jobs.runs.planning.published_columns import refuse_other_columns
 from spark_jobs.runs.planning.requesting import check_order, check_range
 from spark_jobs.runs.planning.silence import fallen_silent
@@ -113,7 +110,7 @@ def make_plan(
     reading: Reading | None = None,
     beyond_limits: bool = False,
     another_log: bool = False,
-    batches: LiveBatches | None = None,
+    recorded: Recorded | None = None,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> Plan:
     """Plan the windows with a start in `[start, end)`, both epoch ms; default: all that the history holds.
@@ -123,7 +120,7 @@ def make_plan(
     its canonical records where the caller has them already, see `planned_records`; `seen` and `reading` are what the
     caller knows of them without reading all. `beyond_limits`: the run may cost more than the definition's `limits`.
     `another_log`: the history may be another log than the one that was read before.
-    `batches`: those of the live query up to `as_of`, where the caller knows them.
+    `recorded`: what the live job has recorded up to `as_of`, where the caller knows it.
 
     Raises EmptyRangeError where there is nothing to do, DefinitionError where the published table has a column of
     another type or the run costs more than `limits` allow, HistoryError where the history breaks a rule or a faithful
@@ -133,7 +130,7 @@ def make_plan(
     mode = mode or pipeline.mode
     check_order(pipeline, mode)
     if seen is None and records is None:
-        as_of = as_of_batches(spark, pipeline, as_of)
+        as_of = recorded_ends(spark, pipeline, as_of)
     if opened is None:
         opened = open_history(spark, pipeline, as_of=as_of, arrivals_before=arrival_limit(pipeline, now()))
     read = canonical(opened, pipeline) if records is None else records
@@ -188,8 +185,9 @@ def make_plan(
     if cost is not None and not beyond_limits:
         check_cost(pipeline, cost)
     slices = chunks_of(windows, work, chunks, below, looked_up=_closes_looked_up(pipeline, strategy))
-    batches = batches or live_batches(spark, pipeline, as_of)
-    gaps = () if batches is None else batches.gaps
+    engine = live_engine(pipeline)
+    recorded = recorded or engine.recorded(spark, pipeline, as_of)
+    gaps = () if recorded is None else recorded.gaps
     ends = grid_points(windows, work) if isinstance(windows, AlignedWindows) else None
     return Plan(
         pipeline=pipeline.name,
@@ -203,7 +201,7 @@ def make_plan(
         gaps=gaps_between(work, slices),
         event_times=seen.event_times,
         partitions=partitions,
-        processing_time_end=_processing_time_end(batches, seen),
+        processing_time_end=_processing_time_end(recorded, seen),
         # Pinned files and snapshots hold nothing new: only end offsets that stop short of them have to cut.
         cuts=bool(partitions)
         and opened.topic is None
@@ -214,12 +212,12 @@ def make_plan(
         window_ends=ends,
         fidelity="approximate" if gaps else found_fidelity.level,
         fidelity_reasons=(*gaps, *found_fidelity.reasons),
-        watermark=_watermark_in_words(pipeline, strategy),
+        watermark=engine.watermark_in_words(pipeline, strategy),
         warnings=(
             *_warnings(pipeline, windows, seen, mode=mode, opened=opened),
             *_emptiness(seen, ends),
             *_not_read(pipeline, unread),
-            *(() if batches is None else batches.notes),
+            *(() if recorded is None else recorded.notes),
             *([f"all that is published goes, and what is there now takes its place: {other}"] if other else []),
         ),
         reading=reading,
@@ -281,20 +279,11 @@ def _refuse_another_log_in_part(opened: OpenHistory, other: str, *, is_whole: bo
         )
 
 
-def _processing_time_end(batches: LiveBatches | None, seen: Inspection) -> int:
-    """The last arrival; where the live job runs in batches, when the last of them was planned."""
-    if batches is not None:
-        return batches.planned_until
+def _processing_time_end(recorded: Recorded | None, seen: Inspection) -> int:
+    """The last arrival; where the live job records its reading, when it was where that ends."""
+    if recorded is not None:
+        return recorded.until
     return max((p.last_arrival for p in seen.partitions if p.last_arrival is not None), default=0)
-
-
-def _watermark_in_words(pipeline: Pipeline, strategy: WatermarkStrategy) -> str:
-    if pipeline.engine is Engine.SPARK:
-        return "timeline of the query's checkpoint, batch by batch"
-    if pipeline.engine is Engine.KAFKA_STREAMS:
-        by_task = application_of(pipeline).needs_tasks
-        return "stream time of each partition, " + ("one task a partition, in log order" if by_task else "set by set")
-    return way_of(strategy)
 
 
 def read_planned(spark: SparkSession, pipeline: Pipeline, plan: Plan) -> DataFrame:
@@ -338,7 +327,7 @@ def planned_records(
     """
     is_given = plan is not None
     if plan is None:
-        options["as_of"] = as_of_batches(spark, pipeline, options.get("as_of"))
+        options["as_of"] = recorded_ends(spark, pipeline, options.get("as_of"))
         limit = arrival_limit(pipeline, options.get("now", lambda: datetime.now(UTC))())
         opened = open_history(spark, pipeline, as_of=options["as_of"], arrivals_before=limit)
     else:
@@ -393,8 +382,11 @@ def open_planned(spark: SparkSession, pipeline: Pipeline, plan: Plan) -> OpenHis
 
 
 def arrival_limit(pipeline: Pipeline, now: datetime) -> int | None:
-    """From this instant on (epoch ms) arrivals are ahead of the clock. None: a run ends where a batch does."""
-    if pipeline.engine is Engine.SPARK:
+    """From this instant on (epoch ms) arrivals are ahead of the clock.
+
+    None: a run ends where the live job's own recorded reading does.
+    """
+    if pipeline.records_what_it_read:
         return None
     return int(now.timestamp() * 1000) + pipeline.quarantine.ahead
 
@@ -413,8 +405,8 @@ def _covering(pipeline: Pipeline, times: TimeRange) -> TimeRange:
 
 
 def _closes_looked_up(pipeline: Pipeline, strategy: WatermarkStrategy) -> int:
-    """How many closes each window end has: in Kafka Streams one in each partition."""
-    return max(1, len(strategy.partitions)) if pipeline.engine is Engine.KAFKA_STREAMS else 1
+    """How many closes each window end has: one, or one in each partition."""
+    return max(1, len(strategy.partitions)) if rule_book_of(pipeline).closes_by_partition else 1
 
 
 def _why_unusable(records: DataFrame) -> str:
@@ -458,8 +450,10 @@ def _warnings(
     found = []
     parts = zip(_by_input(pipeline, seen), opened.inputs or (opened,), names_of(pipeline) or ("",), strict=True)
     for (one, own), part, name in parts:
-        said = _of_partitions(one, own, seen, mode, part)
-        said += [] if mode is Mode.COMPLETE else fallen_silent(one, windows, own.values(), seen.partitions)
+        said = []
+        if mode is not Mode.COMPLETE:
+            said += _of_partitions(one, own, seen, part)
+            said += fallen_silent(one, windows, own.values(), seen.partitions)
         found += [f"{name}: {text}" if name else text for text in said]
     found += fields_without_effect(pipeline)
     if seen.quarantined:
@@ -468,31 +462,13 @@ def _warnings(
 
 
 def _of_partitions(
-    pipeline: Pipeline, known: Mapping[int, PartitionRange], seen: Inspection, mode: Mode, opened: OpenHistory
+    pipeline: Pipeline, known: Mapping[int, PartitionRange], seen: Inspection, opened: OpenHistory
 ) -> list[str]:
-    found = []
     registered = pipeline.watermark.partitions
-    if isinstance(pipeline.watermark, StreamsWatermark):
-        if mode is not Mode.COMPLETE and not (pipeline.watermark.restarts or restarts_of(pipeline)):
-            found.append(
-                "watermark.restarts is not set: stream time begins anew at each start of the application, and the "
-                "replay takes it that there was none"
-            )
-    elif pipeline.engine is Engine.FLINK and mode is not Mode.COMPLETE and registered is None and opened.topic is None:
-        names = ", ".join(map(str, known))
-        found.append(
-            f"watermark.partitions is not set: the partitions found ({names}) count as registered; "
-            "a live job also waits for registered partitions without records"
-        )
     # A night counts new records only; what it knows of a partition's offsets comes from records before.
     goes_on = seen.history_records != seen.records
     empty = sorted(set(registered or known) - {number for number, p in known.items() if p.records or goes_on})
-    if empty and mode is not Mode.COMPLETE and pipeline.engine is Engine.FLINK:
-        found.append(
-            f"partition {', '.join(map(str, empty))} is registered and has no record: "
-            + ("it holds the watermark" if pipeline.watermark.idleness is None else "it holds the watermark until idle")
-        )
-    return found
+    return live_engine(pipeline).warnings(pipeline, known.keys(), empty, knows_all=opened.topic is not None)
 
 
 def _not_read(pipeline: Pipeline, ends: Mapping[int, int]) -> list[str]:

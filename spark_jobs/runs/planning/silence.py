@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 
 from spark_jobs.definition import Pipeline
-from spark_jobs.definition.engine import Engine
 from spark_jobs.definition.instants import format_instant
+from spark_jobs.engines import live_engine
 from spark_jobs.eventtime.durations import HOUR, format_duration
 from spark_jobs.eventtime.windows import AlignedWindows, AnyWindows
 from spark_jobs.pins import PartitionRange
-from spark_jobs.replay.from_pipeline import strategy_of
 
 
 def fallen_silent(
@@ -32,26 +31,10 @@ def fallen_silent(
     return [
         f"{_named(group)} had no record since {format_instant(last)}, {format_duration(now - last)} before the last "
         f"arrival: {what}"
-        for group, what in _holding(pipeline, sorted(p.partition for p in known))
+        for group, what in live_engine(pipeline).holding(pipeline, sorted(p.partition for p in known))
         if group and silent.issuperset(group)
         for last in [max(arrivals[p] for p in group)]
     ]
-
-
-def _holding(pipeline: Pipeline, partitions: Sequence[int]) -> list[tuple[tuple[int, ...], str]]:
-    """The partitions that hold something back while all of a group are silent; none where the engine waits for none."""
-    if pipeline.engine is Engine.KAFKA_STREAMS:
-        return [
-            ((p,), "its stream time stands still, so its own windows that end later do not close") for p in partitions
-        ]
-    if pipeline.engine is not Engine.FLINK:
-        return []
-    strategy = strategy_of(pipeline, partitions)
-    waits_for_all = strategy.idleness is None or not strategy.interval
-    if not waits_for_all or strategy.follows_the_clock or strategy.moves_without_records:
-        return []
-    what = "the watermark waits there, so no window that ends later closes (watermark.idleness is not set)"
-    return [(group, what) for group in strategy.generator_groups]
 
 
 def _named(partitions: Sequence[int]) -> str:

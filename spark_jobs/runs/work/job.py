@@ -27,8 +27,8 @@ from spark_jobs.runs.life.permission import Decision
 from spark_jobs.runs.life.processes import STAGES_PROCESS
 from spark_jobs.runs.life.status import RunKind, RunStatus, Stage
 from spark_jobs.runs.life.store import RunFolder, RunStore, checked_run_id
-from spark_jobs.runs.planning.live_batches import spec_of_plan
 from spark_jobs.runs.planning.plan_document import Plan
+from spark_jobs.runs.planning.planned_spec import spec_of_plan
 from spark_jobs.runs.work.causes import published_before
 from spark_jobs.runs.work.corrected import DeliveredCorrections
 from spark_jobs.runs.work.progress import Progress

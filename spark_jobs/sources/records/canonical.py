@@ -31,7 +31,6 @@ from pyspark.sql import types as t
 from pyspark.sql.types import DataType, DecimalType, IntegralType, NullType, StringType
 
 from spark_jobs.definition import Pipeline
-from spark_jobs.definition.engine import Engine
 from spark_jobs.definition.instants import format_instant
 from spark_jobs.definition.payload import EventTime
 from spark_jobs.definition.position import Position
@@ -339,7 +338,7 @@ def with_event_time(
     if event_time.missing == "quarantine":
         reason = F.when(times.missing, MISSING_EVENT_TIME).otherwise(reason)
     columns = {EVENT_TIME: times.milliseconds, PENDING: reason}
-    if pipeline.engine is Engine.SPARK:
+    if pipeline.counts_microseconds:
         columns[MICROS] = times.micros
     more = {}
     if marker is not None:
@@ -358,7 +357,7 @@ def with_event_time(
 
 def takes_ids_without_event_time(pipeline: Pipeline) -> bool:
     """Whether a record without an event time, which is in no window, holds its id all the same (Spark rule 35)."""
-    return pipeline.deduplicate is not None and pipeline.engine is Engine.SPARK
+    return pipeline.deduplicate is not None and pipeline.takes_ids_without_event_time
 
 
 def _is_unusable(frame: DataFrame) -> Column:

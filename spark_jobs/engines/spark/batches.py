@@ -8,27 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from pyspark.sql import SparkSession
 
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.instants import format_instant
-from spark_jobs.definition.mode import Mode
 from spark_jobs.definition.structured_streaming import Gaps, QueryInput, StreamingWatermark
 from spark_jobs.definition.union import of_union
+from spark_jobs.engines.live_engine import Recorded
+from spark_jobs.engines.spark.gaps import instead_of_all, without_gaps
+from spark_jobs.engines.spark.kept import with_archive
 from spark_jobs.errors import DefinitionError, HistoryError
 from spark_jobs.eventtime.durations import format_duration
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.spark.batches import Batch, Batches, BatchKind, BatchLog, OffsetRanges, batches_of
 from spark_jobs.eventtime.spark.logs import Partition
 from spark_jobs.lakehouse.tables import Tables
-from spark_jobs.replay.from_pipeline import spec_of
 from spark_jobs.replay.spark.microbatches import MicroBatches
-from spark_jobs.replay.spec import Panes, ReplaySpec
-from spark_jobs.runs.planning.gap_batches import instead_of_all, without_gaps
-from spark_jobs.runs.planning.kept_batches import with_archive
-from spark_jobs.runs.planning.plan_document import Plan
 from spark_jobs.sources import names_of
 from spark_jobs.sources.checkpoint import (
     CheckpointFiles,
@@ -40,11 +38,11 @@ from spark_jobs.sources.files.query_files import ROWS, file_source
 
 
 @dataclass(frozen=True, slots=True)
-class LiveBatches:
+class LiveBatches(Recorded):
     """The committed batches of a query, ascending, and what they have read of the history, by partition.
 
     `pending`: the batch after them, where it was planned and not committed; None: there is none. `estimated`: between
-    which times (epoch ms) batches are missing, and others are in their place (`spark_jobs.runs.planning.gap_batches`).
+    which times (epoch ms) batches are missing, and others are in their place (`spark_jobs.engines.spark.gaps`).
     """
 
     batches: BatchLog
@@ -81,8 +79,8 @@ class LiveBatches:
         return replace(self, batches=self.batches.where(self.batches.numbers <= number))
 
     @property
-    def planned_until(self) -> int:
-        """When the last of them was planned, epoch ms: with the end offsets, where these batches end."""
+    def until(self) -> int:
+        """When the last of them was planned."""
         return int(self.batches.timestamps.max())
 
     @property
@@ -101,8 +99,8 @@ class LiveBatches:
         """The number of the last of them; -1: there is none."""
         return int(self.batches.numbers[-1]) if self.batches else -1
 
-    def as_arrays(self) -> MicroBatches:
-        """The same as the engine takes them."""
+    @property
+    def rules_input(self) -> MicroBatches:
         return MicroBatches.of(
             self.batches,
             self.allow_multiple,
@@ -112,9 +110,20 @@ class LiveBatches:
             interval=self.interval,
         )
 
+    def goes_beyond(self, state: Mapping[str, Any]) -> bool:
+        """A batch without data lets windows out, so it counts."""
+        return self.last_number > state["last_batch"]
+
+    def stays_behind(self, state: Mapping[str, Any]) -> bool:
+        return state.get("last_batch", 0) > self.last_number
+
+    def agrees_with(self, state: Mapping[str, Any]) -> bool:
+        """Whether its batches are there as they were. Batches that are estimated do not say."""
+        last = state.get("last_batch")
+        return last is not None and self.up_to_batch(last).rules_input.digest == state["batches"]
+
     @property
     def gaps(self) -> tuple[str, ...]:
-        """Why the replay is approximate, for people; empty: it is not."""
         return tuple(
             f"batches of the query are missing until {format_instant(span.end - 1)}: their records are in batches by "
             f"append time, every {format_duration(self.interval)}"
@@ -123,7 +132,6 @@ class LiveBatches:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What is not known of them, for people."""
         if self.pending is None:
             return ()
         return (
@@ -169,26 +177,6 @@ def live_batches(
             "Wait until it has, or give later end offsets.",
         )
     return chosen
-
-
-def as_of_batches(spark: SparkSession, pipeline: Pipeline, as_of: Mapping[int, int] | None) -> Mapping[int, int] | None:
-    """The end offsets, where the live job runs in batches moved back to where one ends."""
-    batches = live_batches(spark, pipeline, as_of)
-    return as_of if batches is None else batches.ends
-
-
-def micro_batches(spark: SparkSession, pipeline: Pipeline, as_of: Mapping[int, int], until: int) -> MicroBatches | None:
-    """The batches of a plan with these end offsets; None: the live job is of another engine."""
-    batches = live_batches(spark, pipeline, as_of, until)
-    return None if batches is None else batches.as_arrays()
-
-
-def spec_of_plan(
-    spark: SparkSession, pipeline: Pipeline, plan: Plan, mode: Mode, panes: Panes | None = None
-) -> ReplaySpec:
-    """The replay of a plan; `panes` overrides the definition's."""
-    batches = micro_batches(spark, pipeline, plan.as_of, plan.processing_time_end)
-    return spec_of(pipeline, [p.partition for p in plan.partitions], mode=mode, panes=panes, batches=batches)
 
 
 def _committed(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from spark_jobs.engines.spark.batches import LiveBatches
 from spark_jobs.eventtime.spark.batches import Batch, BatchKind, BatchLog, OffsetRanges
-from spark_jobs.runs.planning.live_batches import LiveBatches
 
 #   batch        0     1     2 (no data)   3
 #   planned at   10    20    30            40
@@ -35,12 +35,12 @@ def test_an_as_of_vector_between_two_ends_goes_back_to_where_a_batch_ends() -> N
 def test_a_batch_without_data_that_was_planned_later_is_not_of_the_run() -> None:
     assert numbers(ALL.up_to({0: 5, 1: 1}, until=20)) == [0, 1]
     chosen = ALL.up_to({0: 5, 1: 1})
-    assert chosen.planned_until == 30
-    assert numbers(ALL.up_to(chosen.ends, until=chosen.planned_until)) == numbers(chosen)
+    assert chosen.until == 30
+    assert numbers(ALL.up_to(chosen.ends, until=chosen.until)) == numbers(chosen)
 
 
 def test_the_arrays_have_what_the_chosen_batches_have_read() -> None:
-    arrays = ALL.up_to({0: 5, 1: 1}).as_arrays()
+    arrays = ALL.up_to({0: 5, 1: 1}).rules_input
     assert arrays.numbers.tolist() == [0, 1, 2]
     assert sorted(zip(arrays.partition.tolist(), arrays.start.tolist(), arrays.end.tolist(), strict=True)) == [
         (0, 0, 2),
