@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Annotated, Any
 
-from pydantic import Field, StrictBool, StrictInt, field_validator
+from pydantic import Field, StrictBool, StrictInt, ValidationInfo, field_validator
 
+from spark_jobs.definition.delay import Delay
 from spark_jobs.definition.fields import PositiveDuration, Refusal, Section, Texts
-from spark_jobs.definition.structured_streaming import Delay
 from spark_jobs.eventtime.flink.deduplication import UpdateType
 
 
@@ -22,13 +21,11 @@ class DeduplicateKind(StrEnum):
     PROCESSING_TIME = "processing_time"
 
 
-_KINDS = {
-    "spark": (DeduplicateKind.WITHIN_WATERMARK, DeduplicateKind.DROP_DUPLICATES),
-    "flink": (DeduplicateKind.ROW_TIME, DeduplicateKind.PROCESSING_TIME),
-}
-_DEFAULT = {engine: kinds[0] for engine, kinds in _KINDS.items()}
+OF_SPARK = (DeduplicateKind.WITHIN_WATERMARK, DeduplicateKind.DROP_DUPLICATES)
+OF_FLINK = (DeduplicateKind.ROW_TIME, DeduplicateKind.PROCESSING_TIME)
+"""The kinds of an engine, its default first."""
 _TAKERS = {
-    "within": _KINDS["flink"],
+    "within": OF_FLINK,
     "update_type": (DeduplicateKind.PROCESSING_TIME,),
     "event_time": (DeduplicateKind.DROP_DUPLICATES,),
     "delays": (DeduplicateKind.WITHIN_WATERMARK,),
@@ -83,6 +80,17 @@ class Deduplicate(Section):
         examples=[[{"first_batch": 0, "delay": "5 minutes"}, {"first_batch": 120, "delay": "10 minutes"}]],
     )
 
+    @field_validator("within", "update_type", "event_time", "delays")
+    @classmethod
+    def _is_of_the_kind(cls, value: Any, info: ValidationInfo) -> Any:
+        kind, name = info.data.get("kind"), str(info.field_name)
+        if kind is not None and kind not in _TAKERS[name] and value != cls.model_fields[name].default:
+            hint = "leave it out"
+            if name == "within":
+                hint = "Spark holds an id for `watermark.delay`; leave it out"
+            raise Refusal(f"belongs to kind {' or '.join(_TAKERS[name])}", hint)
+        return value
+
     @field_validator("delays")
     @classmethod
     def _from_the_first_batch_on(cls, delays: tuple[DelayFrom, ...]) -> tuple[DelayFrom, ...]:
@@ -94,53 +102,8 @@ class Deduplicate(Section):
         return delays
 
 
-def deduplicate_refusals(raw: Mapping[str, Any]) -> Iterator[Refusal]:
-    """What is wrong with the section `deduplicate` of a definition as it is written."""
-    section, at = raw.get("deduplicate"), "deduplicate"
-    if not isinstance(section, Mapping):
-        return
-    engine = "spark" if raw.get("engine") == "spark" else "flink"
-    kind = section.get("kind", _DEFAULT[engine])
-    if kind not in set(DeduplicateKind):
-        return  # refused with the names of all
-    if kind not in _KINDS[engine]:
-        hint = f"write one of {', '.join(_KINDS[engine])}"
-        yield Refusal(f"does not belong to engine `{engine}`", hint, (at, "kind"))
-        return
-    for name, kinds in _TAKERS.items():
-        if name in section and kind not in kinds:
-            hint = "Spark holds an id for `watermark.delay`; leave it out" if name == "within" else "leave it out"
-            yield Refusal(f"belongs to kind {' or '.join(kinds)}", hint, (at, name))
-    yield from _of_kind(DeduplicateKind(kind), raw)
-
-
-def _of_kind(kind: DeduplicateKind, raw: Mapping[str, Any]) -> Iterator[Refusal]:
-    """Other sections of a definition that do not go with this kind."""
-    watermark, window = (part if isinstance(part := raw.get(name), Mapping) else {} for name in ("watermark", "window"))
-    if kind in _KINDS["spark"]:
-        if watermark.get("allow_multiple") is False:
-            hint = "Spark refuses a deduplication before an aggregation without it: leave it out"
-            yield Refusal("does not go with `deduplicate`", hint, ("watermark", "allow_multiple"))
-    elif kind is DeduplicateKind.ROW_TIME:
-        if window.get("type") == "session":
-            hint = "before sessions duplicates can be dropped by `kind: processing_time`"
-            yield Refusal("cannot be replayed before sessions", hint, ("deduplicate", "kind"))
-        if raw.get("allowed_lateness") not in (None, 0, "0", "0 s"):
-            hint = "no record is late for its window behind a deduplication by row time: leave it out"
-            yield Refusal("does not go with `deduplicate` of kind row_time", hint, ("allowed_lateness",))
-        if isinstance(flink := watermark.get("flink"), str) and flink.startswith(("1.", "2.0")):
-            hint = "before 2.1 Flink's deduplication by row time gives updates, which no window takes"
-            yield Refusal("does not go with `deduplicate` of kind row_time", hint, ("watermark", "flink"))
-        live = raw.get("live")
-        lives = live if isinstance(live, list) else [live]
-        if any(isinstance(one, Mapping) and one.get("restarts") for one in lives):
-            hint = "which records were late there after a restart is not replayed: leave it out, or `live.restarts`"
-            yield Refusal("by row time does not go with `live.restarts`", hint, ("deduplicate",))
-
-
-def with_default_kind(raw: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The content of a definition as the model reads it: the kind is that of the engine where it names none."""
-    section = raw.get("deduplicate")
-    if not isinstance(section, Mapping) or raw.get("engine") != "spark":
-        return raw
-    return {**raw, "deduplicate": {"kind": _DEFAULT["spark"], **section}}
+def refuse_kind(section: Deduplicate | None, kinds: tuple[DeduplicateKind, ...], engine: str) -> Deduplicate | None:
+    """Raise Refusal for a kind of another engine than the one with these kinds."""
+    if section is not None and section.kind not in kinds:
+        raise Refusal(f"does not belong to engine `{engine}`", f"write one of {', '.join(kinds)}", ("kind",))
+    return section

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,7 +11,7 @@ from pydantic import Discriminator, Field, Tag, field_validator
 
 from spark_jobs.definition.about import Label
 from spark_jobs.definition.corrections import FilesDestination
-from spark_jobs.definition.fields import END, Instant, Lateness, Refusal, Section, shown
+from spark_jobs.definition.fields import END, Instant, Lateness, Refusal, Refusals, Section, shown
 from spark_jobs.definition.instants import format_instant
 from spark_jobs.definition.live import Live, TableEmitted, TopicEmitted
 from spark_jobs.definition.watermark import Watermark
@@ -109,6 +109,20 @@ def refuse_overlaps(deployments: Sequence[Deployment]) -> None:
         if later.start < earlier.end:
             what = f"`{format_instant(later.start)}` is before the end of `{earlier.name}`"
             raise Refusal(what, f"write {format_instant(earlier.end)} or later", (number, "from"))
+
+
+def refuse_words_of_live(live: LiveField | None, engine: str, hints: Mapping[str, str]) -> LiveField | None:
+    """Raise Refusals for what a live job of this engine has no use for: fields of `live` that have a hint."""
+    several = {(number,): one for number, one in enumerate(live)} if isinstance(live, tuple) else {}
+    found = [
+        Refusal(f"does not belong to engine `{engine}`", hints[f"live.{name}"], (*at, name))
+        for at, one in (several or ({(): live} if isinstance(live, Live) else {})).items()
+        for name in sorted(one.model_fields_set)
+        if f"live.{name}" in hints and getattr(one, name) not in (None, (), DeploymentRules())
+    ]
+    if found:
+        raise Refusals(found)
+    return live
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, PrivateAttr, ValidationInfo, field_validator, model_validator
+from pydantic import Field, PrivateAttr, ValidationInfo, field_validator
 
 from spark_jobs.definition.about import Address, Label
 from spark_jobs.definition.asked import Asked
@@ -15,12 +15,9 @@ from spark_jobs.definition.corrections import Corrections
 from spark_jobs.definition.custom_code import code_digest
 from spark_jobs.definition.deduplicate import Deduplicate
 from spark_jobs.definition.deployments import Deployment, LiveField, refuse_overlaps, restarts_of
-from spark_jobs.definition.engine import AnyWatermark, in_words_of_the_engine
 from spark_jobs.definition.engines import DEFAULT, PACKAGES, model_for
-from spark_jobs.definition.fields import Lateness, Refusal, Refusals, Section, as_written, nearest, shown
-from spark_jobs.definition.history import FilesHistory
-from spark_jobs.definition.kafka import KafkaHistory, StitchedHistory
-from spark_jobs.definition.kafka_streams import StreamsEmission, StreamsWatermark, short_retention
+from spark_jobs.definition.fields import Refusal, Refusals, Section, nearest, shown
+from spark_jobs.definition.kafka import HistorySection, KafkaHistory, StitchedHistory
 from spark_jobs.definition.live import FilesEmitted, Live
 from spark_jobs.definition.lookup import Lookup
 from spark_jobs.definition.mode import Mode
@@ -36,15 +33,16 @@ from spark_jobs.definition.output import (
     ScheduleField,
 )
 from spark_jobs.definition.payload import EventTime, Filter, Reader, Value, payload_of_topic
-from spark_jobs.definition.structured_streaming import QueryInput, StreamingWatermark
-from spark_jobs.definition.union import OF_INPUTS, History, UnionHistory, UnionInput, has_union, with_sections_of_inputs
-from spark_jobs.definition.watermark import Watermark
-from spark_jobs.definition.window import Window
+from spark_jobs.definition.union import UnionHistory, UnionInput
+from spark_jobs.definition.watermark import OneWatermark
+from spark_jobs.definition.window import WindowSection
 from spark_jobs.definition.yaml_tree import FieldPath, SourceMap
 from spark_jobs.errors import Problem
 from spark_jobs.eventtime.durations import parse_duration
-from spark_jobs.eventtime.spark.aggregation import OutputMode
 
+_OF_INPUTS: Any = None
+"""The default of a section that a union has in its inputs, and other definitions must have."""
+_IN_INPUTS = "is that of each input in a union", "write it under `history.of`"
 _NO_RESULT = {
     "name", "description", "owner", "tags", "links", "output", "publish", "schedule", "live", "corrections", "mode",
     "limits"
@@ -57,6 +55,19 @@ _ADDED = {
     "no_data_batches": True, "reader": None,
 }  # fmt: skip
 """Fields that came later, and the values with which a definition is the one that it was."""
+
+
+DeduplicateField = Annotated[
+    Deduplicate | None,
+    Field(
+        description="What the live job does about duplicates before its windows; left out: it drops none.",
+        examples=["{by: event_id}"],
+    ),
+]
+PanesField = Annotated[
+    Literal["last", "all"],
+    Field(description="last: one row per window, its last firing. all: a row per firing."),
+]
 
 
 class Pipeline(Section):
@@ -78,8 +89,16 @@ class Pipeline(Section):
     """Whether a record without an event time, which is in no window, holds its id all the same."""
     tolerance: ClassVar[str | None] = None
     """The field of `watermark` that says how far it stays behind; None: it depends on the generator."""
-    left_out: ClassVar[frozenset[str]] = frozenset()
-    """Fields that are not part of the definition's hash."""
+    engine_name: ClassVar[str]
+    """How a definition names the engine."""
+    title: ClassVar[str]
+    """How people name it."""
+    elsewhere: ClassVar[Mapping[str, str]] = {}
+    """What other engines' fields are called here, by their paths."""
+    is_default: ClassVar[bool] = False
+    """Whether a definition without `engine` is this engine's. Its hash then does not name it."""
+    constants: ClassVar[Mapping[str, Any]] = {}
+    """What a definition of this engine cannot choose, as its hash has it."""
     of_machine: ClassVar[tuple[tuple[str, str], ...]] = ()
     """Places on some machine, which are part of the hash as they are written."""
 
@@ -104,7 +123,7 @@ class Pipeline(Section):
         description="Pages about the pipeline, by their titles; shown in Airflow.",
         examples=[{"Runbook": "https://wiki.example.com/departures"}],
     )
-    history: History = Field(description="The history to replay.", examples=["{kind: files, ...}"])
+    history: HistorySection = Field(description="The history to replay.", examples=["{kind: files, ...}"])
     value: Value = Field(
         default=Value(),
         description="How a record's value is decoded.",
@@ -121,10 +140,13 @@ class Pipeline(Section):
         examples=[{"carrier": "key"}],
     )
     event_time: EventTime = Field(
-        description="Which time is a record's event time.", examples=["{expression: sched_dep, unit: iso}"]
+        default=_OF_INPUTS,
+        description="Which time is a record's event time.",
+        examples=["{expression: sched_dep, unit: iso}"],
     )
     engine: str = Field(default=DEFAULT, description="What the live job runs on: flink, spark or kafka_streams.")
-    watermark: AnyWatermark = Field(
+    watermark: OneWatermark = Field(
+        default=_OF_INPUTS,
         description="The live job's watermark, in the words of its engine.",
         examples=["{generator: bounded_out_of_orderness, bound: 30 min}"],
     )
@@ -133,45 +155,17 @@ class Pipeline(Section):
         description="Records that are left out, before or after the watermark.",
         examples=["{after_watermark: distance > 0}"],
     )
-    deduplicate: Deduplicate | None = Field(
-        default=None,
-        description="What the live job does about duplicates before its windows; left out: it drops none.",
-        examples=["{by: event_id}"],
-    )
-    window: Window = Field(description="The live job's windows.", examples=["{type: tumbling, size: 1 h}"])
-    output_mode: OutputMode | None = Field(
-        default=None,
-        description="Output mode of a Structured Streaming query: append (a row when a window closes), update (a row "
-        "for each batch that it took a record in) or complete.",
-        examples=["append"],
-    )
-    emission: StreamsEmission | None = Field(
-        default=None,
-        description="When a Kafka Streams application gives a row: each_update, or on_close with its strategy.",
-        examples=["each_update", "{kind: on_close, strategy: suppress}"],
-    )
-    allowed_lateness: Lateness = Field(
-        default=as_written("0 s"),
-        description="How long after its window's end a late record is still counted.",
-        examples=["0 s", "2 h", "forever"],
-    )
+    window: WindowSection = Field(description="The live job's windows.", examples=["{type: tumbling, size: 1 h}"])
     aggregates: NamedExpressions = Field(
         min_length=1,
         description="Result columns: a name and a Spark SQL aggregate each.",
         examples=[{"flights": "count(*)"}],
-    )
-    panes: Literal["last", "all"] = Field(
-        default="last", description="last: one row per window, its last firing. all: a row per firing."
     )
     mode: Mode = Field(
         default=Mode.BOTH,
         description="Which values runs compute: what the live rules give, what is true now, or both. "
         "complete: needs no order of the log.",
         examples=["complete"],
-    )
-    end_of_input: Literal["flush", "freeze"] = Field(
-        default="flush",
-        description="flush: open windows fire at the end, as of a bounded input. freeze: as the live job stands there.",
     )
     quarantine: Quarantine = Field(
         default=Quarantine(), description="What happens to records that cannot be used.", examples=["{threshold: 1 %}"]
@@ -202,6 +196,12 @@ class Pipeline(Section):
         examples=["{value: complete}"],
     )
 
+    if TYPE_CHECKING:  # fields of some engines, and facts of the others
+        deduplicate: Deduplicate | None
+        panes: Literal["last", "all"]
+        allowed_lateness: int
+        end_of_input: Literal["flush", "freeze"]
+
     _sources: SourceMap = PrivateAttr(default_factory=SourceMap)
     _text: str = PrivateAttr("")
     _columns: Mapping[str, str] = PrivateAttr(default_factory=dict[str, str])
@@ -214,24 +214,43 @@ class Pipeline(Section):
             return model.model_validate(obj, **options)
         return super().model_validate(obj, **options)
 
-    @model_validator(mode="before")
+    @field_validator("value", "lookup", "filter", mode="before")
     @classmethod
-    def _in_words_of_the_engine(cls, raw: Any) -> Any:
-        is_union = isinstance(raw, Mapping) and has_union(raw)
-        return in_words_of_the_engine(with_sections_of_inputs(raw) if is_union else raw)
+    def _inputs_have_their_own(cls, section: Any, info: ValidationInfo) -> Any:
+        """A union has values and early filters in its inputs, and no lookup behind it."""
+        if not isinstance(info.data.get("history"), UnionHistory) or section is None:
+            return section
+        if info.field_name == "lookup":
+            raise Refusal("is not replayed behind a union", "leave it out, or define one history")
+        if info.field_name == "value" and not isinstance(section, Value):
+            raise Refusal(*_IN_INPUTS)
+        if isinstance(section, Mapping) and section.get("before_watermark") is not None:
+            raise Refusal(*_IN_INPUTS, ("before_watermark",))
+        return section
 
     @field_validator("keys", "event_time", "watermark", mode="before")
     @classmethod
     def _of_the_first_input(cls, section: Any, info: ValidationInfo) -> Any:
         """Of a union those of its first input: the keys have the same names in all, the watermarks the same timer."""
-        if section is not OF_INPUTS:
-            return section
         name, history = str(info.field_name), info.data.get("history")
-        first = getattr(history.of[0], name) if isinstance(history, UnionHistory) else None
-        if first is not None and not isinstance(first, QueryInput):
-            return first
-        # The inputs are refused themselves.
-        return {"keys": {}, "event_time": {"expression": "NULL"}, "watermark": {"generator": "none"}}[name]
+        if isinstance(history, UnionHistory) and cls.is_of_inputs(name):
+            if section:
+                raise Refusal(*_IN_INPUTS)
+            return getattr(history.of[0], name)
+        if section is None:
+            examples = cls.model_fields[name].examples or ()
+            raise Refusal("is missing", f"write `{name}: {examples[0]}`")
+        return section
+
+    @classmethod
+    def is_of_inputs(cls, section: str) -> bool:
+        """Whether a union has the section in its inputs alone."""
+        return True
+
+    @classmethod
+    def reads_files_itself(cls, history: HistorySection | None) -> bool:
+        """Whether the live job reads the history's files itself, and has written down what it read of them."""
+        return False
 
     @field_validator("engine")
     @classmethod
@@ -240,17 +259,6 @@ class Pipeline(Section):
             near = nearest(engine, PACKAGES)
             hint = f"write `{near}`" if near else f"write one of {', '.join(PACKAGES)}"
             raise Refusal(f"{shown(engine)} is not known", hint)
-        return engine
-
-    @field_validator("engine")
-    @classmethod
-    def _inputs_are_of_the_engine(cls, engine: str, info: ValidationInfo) -> str:
-        history = info.data.get("history")
-        if isinstance(history, UnionHistory):
-            wrong = Watermark if engine == "spark" else QueryInput
-            if any(isinstance(one.watermark, wrong) for one in history.of):
-                hint = "`{delay: 10 minutes}`" if engine == "spark" else "`{generator: ...}`"
-                raise Refusal(f"the inputs' watermarks are not those of engine `{engine}`", f"write {hint} in each")
         return engine
 
     @field_validator("value", mode="before")
@@ -263,12 +271,14 @@ class Pipeline(Section):
             return value
         return payload_of_topic(value)
 
-    @field_validator("deduplicate")
+    @field_validator("deduplicate", mode="before", check_fields=False)
     @classmethod
-    def _duplicates_have_an_order(cls, deduplicate: Deduplicate | None, info: ValidationInfo) -> Deduplicate | None:
+    def _duplicates_have_an_order(cls, deduplicate: Any, info: ValidationInfo) -> Any:
         history = info.data.get("history")
-        if deduplicate is None or history is None or _are_files_of_query(history, info.data.get("watermark")):
+        if deduplicate is None or history is None or cls.reads_files_itself(history):
             return deduplicate
+        if isinstance(history, UnionHistory):
+            raise Refusal("is not replayed behind a union", "leave it out, or define one history")
         if missing := history.position.missing:
             names = ", ".join(f"`history.position.{name}`" for name in missing)
             raise Refusal(f"needs {names}: which of several copies came first", "name the columns")
@@ -297,8 +307,6 @@ class Pipeline(Section):
             )
         if isinstance(info.data.get("history"), UnionHistory):
             _refuse_unless_of_union(live)
-        for number, one in enumerate(several):
-            _refuse_other_columns(one.definition.watermark, info.data.get("watermark"), (number, "definition"))
         return live
 
     @field_validator("live")
@@ -331,21 +339,10 @@ class Pipeline(Section):
         )
         return corrections
 
-    @model_validator(mode="after")
-    def _store_keeps_long_enough(self) -> Self:
-        watermark = self.watermark
-        refusal = short_retention(watermark, self.window) if isinstance(watermark, StreamsWatermark) else None
-        if refusal is not None:
-            raise refusal
-        return self
-
     @property
     def has_files_of_query(self) -> bool:
-        """Whether a Structured Streaming query reads the files itself.
-
-        Then they need no position: the query's checkpoint says which batch has read each.
-        """
-        return _are_files_of_query(self.history, self.watermark)
+        """Whether the live job reads the files itself, and records their order: then they need no position."""
+        return self.reads_files_itself(self.history)
 
     @property
     def reader(self) -> Reader:
@@ -432,11 +429,13 @@ class Pipeline(Section):
             by_alias=True,
             exclude=_NO_RESULT,
         )
-        content = {name: value for name, value in content.items() if name not in self.left_out}
+        content = {**self.constants, **content}
+        if self.is_default:  # as every definition was before there were others
+            del content["engine"]
         for name in ("deduplicate", "lookup"):
-            if content[name] is None:
+            if content.get(name, False) is None:
                 del content[name]
-        if self.window.type == "session" and self.window.time_zone is None:  # it came later
+        if content["window"].get("gap", False) is not False and content["window"]["time_zone"] is None:  # it came later
             del content["window"]["time_zone"]
         if self.lookup is not None:
             content["lookup"] = self._sources.as_written(("lookup",), content["lookup"])
@@ -448,10 +447,7 @@ class Pipeline(Section):
                 self._write_as_written(one, ("history", "of", number))
             for name in ("value", "keys", "event_time"):
                 del content[name]
-            if "delay" in content["watermark"]:
-                del content["watermark"]["delay"], content["watermark"]["source"]
-            else:
-                del content["watermark"]
+            self.leave_to_inputs(content)
         for section in ("history", "quarantine", "value", "watermark"):
             if section in content:
                 content[section] = _as_it_was(content[section])
@@ -460,6 +456,20 @@ class Pipeline(Section):
         for section in (content, *content["history"].get("of", ())):
             _add_code(section.get("watermark") or {})
         return json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+
+    def leave_to_inputs(self, content: dict[str, Any]) -> None:
+        """Leave out of a union's content what only its inputs say of the watermark."""
+        del content["watermark"]
+
+    @classmethod
+    def from_canonical_json(cls, text: str, **sections: Any) -> Pipeline:
+        """A definition as `to_canonical_json` has it, with these sections in place of its own.
+
+        Raises ValueError for text that is no definition.
+        """
+        content = json.loads(text) | sections
+        model = model_for(content)
+        return model.model_validate({name: value for name, value in content.items() if name not in model.constants})
 
     def _write_as_written(self, content: dict[str, Any], at: FieldPath) -> None:
         """Put back what is written of a history and a registry in `content`, the definition or an input of it.
@@ -497,12 +507,6 @@ def _as_it_was(content: dict[str, Any]) -> dict[str, Any]:
     return {name: before(value) for name, value in content.items() if name not in _ADDED or value != _ADDED[name]}
 
 
-def _are_files_of_query(history: History, watermark: object) -> bool:
-    is_query = isinstance(history, FilesHistory) and isinstance(watermark, StreamingWatermark)
-    names = ("partition", "offset", "arrival", "sequence")
-    return is_query and all(getattr(history.position, name) is None for name in names)
-
-
 def _refuse_unless_of_union(live: Live | tuple[Live, ...] | None) -> None:
     """Raise Refusal for what is compared by one topic's partitions, where the job reads several histories."""
     for number, one in enumerate((live,) if isinstance(live, Live) else live or ()):
@@ -513,20 +517,6 @@ def _refuse_unless_of_union(live: Live | tuple[Live, ...] | None) -> None:
             if getattr(one, name) is not None:
                 what = "says partitions without their input, and the history is a union"
                 raise Refusal(what, "leave it out", (*at, name))
-
-
-def _refuse_other_columns(
-    deployed: Watermark | None, defined: Watermark | StreamingWatermark | StreamsWatermark | None, at: FieldPath
-) -> None:
-    """Raise Refusal where a deployment's watermark has expressions over the records that the definition's has not."""
-    if deployed is None or defined is None:
-        return
-    for field in ("marker", "stream"):
-        expression = getattr(deployed, field)
-        if expression is not None and expression != getattr(defined, field):
-            what = f"{shown(expression)} is not the `{field}` of the definition's watermark"
-            hint = f"the records are read once for all deployments: write `watermark.{field}` alike"
-            raise Refusal(what, hint, (*at, "watermark", field))
 
 
 def _refuse_undefined(*sections: tuple[str, Iterable[str], dict[str, str] | None], at: FieldPath = ()) -> None:

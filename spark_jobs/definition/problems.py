@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
+from spark_jobs.definition.engines import engines_with, sections_in
 from spark_jobs.definition.fields import Refusal, Refusals, nearest, shown
+from spark_jobs.definition.pipeline import Pipeline
 from spark_jobs.definition.yaml_tree import FieldPath, SourceMap
 from spark_jobs.errors import Problem
 
@@ -42,9 +44,12 @@ def _explain(
         return [(refused.at, refused.what, refused.hint)]
     hint = _example(path, parents)
     if kind == "extra_forbidden":
-        return [((), *_explain_unknown(str(path[-1]), parents, root))]
+        return [((), *(_of_another_engine(path, root) or _explain_unknown(str(path[-1]), parents, root)))]
     if kind == "missing":
-        return [((), "is missing", hint)]
+        if _is_in_words_of_another_engine(path, given, root):
+            return []
+        here = getattr(root, "elsewhere", {}).get(".".join(map(str, path)))
+        return [((), "is missing", here or hint)]
     if kind == "union_tag_not_found":
         choices = _quoted(context["discriminator"]), _quoted(context["discriminator"])[0]
         return [((choices[1],), "is missing", f"write one of {_choices(parents[-1], path)}")]
@@ -52,6 +57,9 @@ def _explain(
         at = (_quoted(context["discriminator"])[0],) if kind == "union_tag_invalid" else ()
         expected = [tag for tag in _quoted(context.get("expected") or context["expected_tags"]) if tag not in UNNAMED]
         value = context["tag"] if kind == "union_tag_invalid" else given
+        here = getattr(root, "elsewhere", {}).get(".".join(map(str, (*path, *at, value))))
+        if here is not None:
+            return [(at, f"does not belong to engine `{root.engine_name}`", here)]
         near = nearest(str(value), expected)
         choice = f"write `{near}`" if near else f"write one of {', '.join(expected)}"
         return [(at, "is empty" if value is None else f"{shown(value)} is not known", choice)]
@@ -78,6 +86,29 @@ def _explain_type(kind: str, given: Any, message: str, hint: str) -> tuple[str, 
     if expected is None:
         return f"{shown(given)}: {message[0].lower()}{message[1:]}", hint
     return f"{shown(given)} is not {expected}", hint or f"write {expected}"
+
+
+def _of_another_engine(path: FieldPath, root: Model) -> tuple[str, str] | None:
+    """What is said of a field that another engine's definitions have, or what it is called here; None: it is no such.
+
+    An input of a union has the sections of a definition.
+    """
+    if not issubclass(root, Pipeline):
+        return None
+    at = path[3:] if path[:2] == ("history", "of") and len(path) > 3 else path
+    here = root.elsewhere.get(".".join(map(str, at)), "")
+    takers = engines_with(at)
+    if root.engine_name in takers or not (here or takers):
+        return None
+    if root.is_default and len(takers) == 1:
+        return f"belongs to engine `{takers[0]}`", f"write `engine: {takers[0]}`; {here or 'or leave it out'}"
+    return f"does not belong to engine `{root.engine_name}`", here or f"{root.title} has no counterpart; leave it out"
+
+
+def _is_in_words_of_another_engine(path: FieldPath, section: Any, root: Model) -> bool:
+    """Whether what lacks the field at `path` has words of another engine, and the definition does not name its own."""
+    written = section if isinstance(section, Mapping) and getattr(root, "is_default", False) else {}
+    return any(_of_another_engine((*path[:-1], name), root) for name in written)
 
 
 def _explain_unknown(name: str, parents: list[Model], root: Model) -> tuple[str, str]:
@@ -112,7 +143,7 @@ def _locate(root: Model, location: tuple[str | int, ...]) -> tuple[FieldPath, li
             continue
         info = _fields(parents[-1]).get(str(step)) or parents[-1].model_fields.get(str(step))
         path.append(info.alias if info and info.alias else step)
-        models = list(_models(info.annotation)) if info else []
+        models = list(sections_in(info.annotation)) if info else []
         if len(models) == 1:
             parents.append(models[0])
         elif models:
@@ -139,15 +170,6 @@ def _fields(model: Model) -> dict[str, FieldInfo]:
     return {info.alias or name: info for name, info in model.model_fields.items()}
 
 
-def _models(annotation: Any) -> Iterator[Model]:
-    if isinstance(annotation, type) and get_origin(annotation) is None:
-        if issubclass(annotation, BaseModel):
-            yield annotation
-        return
-    for argument in get_args(annotation):
-        yield from _models(argument)
-
-
 def _tag_field(model: Model) -> str:
     """The field whose one possible value distinguishes the members of a union."""
     fields = model.model_fields.items()
@@ -172,7 +194,7 @@ def _sections(root: Model) -> Iterator[tuple[str, Model]]:
     """Every section of the definition with its dotted path; "" is the definition itself."""
     yield "", root
     for name, info in _fields(root).items():
-        for model in _models(info.annotation):
+        for model in sections_in(info.annotation):
             for path, section in _sections(model):
                 yield f"{name}.{path}".rstrip("."), section
 
@@ -181,14 +203,14 @@ def _siblings(model: Model, root: Model) -> list[Model]:
     """The members of the union that holds the model; empty if no union does."""
     for _, section in _sections(root):
         for info in _fields(section).values():
-            members = list(_models(info.annotation))
+            members = list(sections_in(info.annotation))
             if len(members) > 1 and model in members:
                 return members
     return []
 
 
 def _choices(parent: Model, path: FieldPath) -> str:
-    tags = (_tag(model) for model in _models(_fields(parent)[str(path[-1])].annotation))
+    tags = (_tag(model) for model in sections_in(_fields(parent)[str(path[-1])].annotation))
     return ", ".join(tag for tag in tags if tag not in UNNAMED)
 
 

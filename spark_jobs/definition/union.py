@@ -7,41 +7,40 @@ the aggregates use. In tables and plans a partition has the number of its input'
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Final, Literal, TypeVar
 
-from pydantic import Discriminator, Field, Tag, ValidationInfo, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 
-from spark_jobs.definition.fields import Refusal, Refusals, Section, shown
+from spark_jobs.definition.fields import Refusal, Section, shown
 from spark_jobs.definition.history import FilesHistory, HiveHistory, TableHistory
-from spark_jobs.definition.kafka import HistorySection, KafkaHistory, StitchedHistory, Tombstones
+from spark_jobs.definition.kafka import HistorySection, KafkaHistory, Tombstones
 from spark_jobs.definition.names import NamedExpressions, PipelineName
 from spark_jobs.definition.payload import EventTime, Filter, Value, payload_of_topic
 from spark_jobs.definition.position import Position
-from spark_jobs.definition.structured_streaming import QueryInput
-from spark_jobs.definition.watermark import Watermark
+from spark_jobs.definition.watermark import OneWatermark
 
 BLOCK: Final = 10_000
 """So many partition numbers has each input; the numbers of its own partitions are below."""
 
 MAX_INPUTS: Final = 100
 
-OF_INPUTS: Final = "the union's inputs"
-"""Stands in a definition's content for a section that each input has."""
-
 T = TypeVar("T")
-_OF_EACH = ("value", "keys", "event_time")
 InputHistory = Annotated[FilesHistory | HiveHistory | TableHistory | KafkaHistory, Field(discriminator="kind")]
 
 
-def _tag(value: Any) -> str:
-    has_delay = isinstance(value, QueryInput) or (isinstance(value, Mapping) and "delay" in value)
-    return QueryInput.__name__ if has_delay else Watermark.__name__
-
-
-InputWatermark = Annotated[
-    Annotated[Watermark, Tag(Watermark.__name__)] | Annotated[QueryInput, Tag(QueryInput.__name__)], Discriminator(_tag)
-]
+INPUTS: Any = Field(
+    min_length=2,
+    max_length=MAX_INPUTS,
+    description="The inputs. Each has a history, `event_time`, `watermark`, and `value` and `keys` of its own, "
+    "which the definition has not then.",
+    examples=["[{name: orders, history: {kind: files, ...}, ...}, {name: returns, ...}]"],
+)
+"""The field `of`, whose inputs are those of an engine."""
+WATERMARK: Any = Field(
+    description="The watermark of this input; of engine `spark` its delay.",
+    examples=["{generator: bounded_out_of_orderness, bound: 30 min}", "{delay: 10 minutes}"],
+)
 
 
 class UnionInput(Section):
@@ -69,10 +68,7 @@ class UnionInput(Section):
     event_time: EventTime = Field(
         description="Which time is a record's event time.", examples=["{expression: sched_dep, unit: iso}"]
     )
-    watermark: InputWatermark = Field(
-        description="The watermark of this input; of engine `spark` its delay.",
-        examples=["{generator: bounded_out_of_orderness, bound: 30 min}", "{delay: 10 minutes}"],
-    )
+    watermark: Annotated[OneWatermark, WATERMARK]
     filter: Filter = Field(
         default=Filter(),
         description="before_watermark: records that are left out before the watermark.",
@@ -94,7 +90,7 @@ class UnionInput(Section):
 
     @field_validator("watermark")
     @classmethod
-    def _partitions_fit_their_block(cls, watermark: Watermark | QueryInput) -> Watermark | QueryInput:
+    def _partitions_fit_their_block(cls, watermark: OneWatermark) -> OneWatermark:
         if max(watermark.partitions or (0,)) >= BLOCK:
             raise Refusal(f"an input's partitions have numbers below {BLOCK}", "name others", ("partitions",))
         return watermark
@@ -109,44 +105,24 @@ class UnionInput(Section):
 
 
 def refuse_different_inputs(inputs: Iterable[UnionInput]) -> None:
-    """Raise Refusal where two inputs have one name, other keys, or what a job has once for all of them."""
+    """Raise Refusal where two inputs have one name, or other keys."""
     first, *others = inputs
     if repeated := [name for name, count in Counter(one.name for one in (first, *others)).items() if count > 1]:
         raise Refusal(f"two inputs have the name {shown(repeated[0])}", "choose another name")
     metastores = sorted({str(one.history.metastore) for one in (first, *others) if one.history.metastore is not None})
     if len(metastores) > 1:
         raise Refusal(f"a run reaches one metastore, and these are {', '.join(metastores)}", "name one of them")
-    timed: tuple[str, Watermark] | None = None
-    for number, one in enumerate((first, *others)):
+    for number, one in enumerate(others, 1):
         if set(one.keys) != set(first.keys):
             what = f"has not the names of the keys of `{first.name}` ({', '.join(first.keys) or 'none'})"
             raise Refusal(what, "give each input the same keys", (number, "keys"))
-        if type(one.watermark) is not type(first.watermark):
-            raise Refusal("is of another engine than that of the first input", "write it alike", (number, "watermark"))
-        if not isinstance(one.watermark, Watermark) or not isinstance(first.watermark, Watermark):
-            continue
-        if one.watermark.flink != first.watermark.flink:
-            what = f"is another version than that of `{first.name}` ({first.watermark.flink}): one job has one"
-            raise Refusal(what, "write it alike", (number, "watermark", "flink"))
-        for field in ("interval", "timer_start") if one.watermark.interval else ():
-            if timed is not None and getattr(one.watermark, field) != getattr(timed[1], field):
-                what = f"is not that of `{timed[0]}`: the sources of one job have one timer"
-                raise Refusal(what, "write it alike", (number, "watermark", field))
-        if one.watermark.interval and timed is None:
-            timed = one.name, one.watermark
 
 
 class UnionHistory(HistorySection):
     """Several histories as one stream: the watermark is the smallest of the inputs' watermarks."""
 
     kind: Literal["union"] = Field(description="The kind of history: union.")
-    of: tuple[UnionInput, ...] = Field(
-        min_length=2,
-        max_length=MAX_INPUTS,
-        description="The inputs. Each has a history, `event_time`, `watermark`, and `value` and `keys` of its own, "
-        "which the definition has not then.",
-        examples=["[{name: orders, history: {kind: files, ...}, ...}, {name: returns, ...}]"],
-    )
+    of: Annotated[tuple[UnionInput, ...], INPUTS]
 
     @field_validator("of")
     @classmethod
@@ -179,72 +155,6 @@ class UnionHistory(HistorySection):
     def tombstones(self) -> Tombstones:
         """What each input does with a record with a null value is done by then."""
         return "quarantine"
-
-
-History = Annotated[
-    FilesHistory | HiveHistory | TableHistory | KafkaHistory | StitchedHistory | UnionHistory,
-    Field(discriminator="kind"),
-]
-
-
-def has_union(raw: Mapping[str, Any]) -> bool:
-    """Whether the content of a definition has a union for its history."""
-    history = raw.get("history")
-    return isinstance(history, UnionHistory) or (isinstance(history, Mapping) and history.get("kind") == "union")
-
-
-def with_sections_of_inputs(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """The content of a definition with a union as the model reads it: `OF_INPUTS` for what each input has.
-
-    Raises Refusals for sections that belong to the inputs, and for an engine that has no such union.
-    """
-    engine = raw.get("engine", "flink")
-    if refused := list(_not_of_all(raw, str(engine))):
-        raise Refusals(refused)
-    read = {**raw, "keys": OF_INPUTS, "event_time": OF_INPUTS}
-    return _of_query(read) if engine == "spark" else {**read, "watermark": OF_INPUTS}
-
-
-def _of_query(raw: dict[str, Any]) -> dict[str, Any]:
-    """The same for a Structured Streaming query: the checkpoint is the query's, the delays are the inputs'."""
-    history, watermark = raw["history"], raw.get("watermark")
-    inputs = history.get("of") if isinstance(history, Mapping) else None
-    if isinstance(inputs, list):
-        raw = {**raw, "history": {**history, "of": [_dropping(one) for one in inputs]}}
-        delays = [one["watermark"]["delay"] for one in inputs if _tag_of(one) == QueryInput.__name__]
-        if isinstance(watermark, Mapping) and delays:
-            raw = {**raw, "watermark": {**watermark, "delay": delays[0]}}
-    return raw
-
-
-def _tag_of(one: Any) -> str:
-    return _tag(one.get("watermark")) if isinstance(one, Mapping) else ""
-
-
-def _dropping(one: Any) -> Any:
-    """Such a record is in no window, and fails nothing."""
-    event_time = one.get("event_time") if isinstance(one, Mapping) else None
-    return {**one, "event_time": {"missing": "drop", **event_time}} if isinstance(event_time, Mapping) else one
-
-
-def _not_of_all(raw: Mapping[str, Any], engine: str) -> Iterator[Refusal]:
-    for name in (*_OF_EACH, *(() if engine == "spark" else ("watermark",))):
-        if name in raw:
-            yield Refusal("is that of each input in a union", "write it under `history.of`", (name,))
-    watermark = raw.get("watermark")
-    for name in ("delay", "source"):
-        if engine == "spark" and isinstance(watermark, Mapping) and name in watermark:
-            hint = "write it under the `watermark` of each input"
-            yield Refusal("is that of each input in a union", hint, ("watermark", name))
-    rejects = raw.get("filter")
-    if isinstance(rejects, Mapping) and rejects.get("before_watermark") is not None:
-        yield Refusal("is that of each input in a union", "write it under `history.of`", ("filter", "before_watermark"))
-    for name in ("deduplicate", "lookup"):
-        if raw.get(name) is not None:
-            yield Refusal("is not replayed behind a union", "leave it out, or define one history", (name,))
-    if engine == "kafka_streams":
-        hint = "each topic's own order is in the log, not the order among them"
-        yield Refusal("a union of several topics in one task cannot be replayed", hint, ("history", "kind"))
 
 
 def of_input(by_partition: Mapping[int, T], number: int) -> dict[int, T]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, StrictInt, ValidationInfo, WithJsonSchema, field_validator
 
@@ -111,7 +111,47 @@ Partitions = Annotated[
 Subtasks = tuple[Annotated[tuple[PartitionId, ...], Field(min_length=1)], ...]
 
 
-class Watermark(Section):
+class OneWatermark(Section):
+    """A live job's watermark, in the words of its engine."""
+
+    if TYPE_CHECKING:
+        partitions: tuple[int, ...] | None
+        emission: str
+        interval: int
+        scope: WatermarkScope
+        idleness: int | None
+        timer_start: int | None
+        subtasks: tuple[tuple[int, ...], ...] | None
+        custom_class: str | None
+        parameters: dict[str, Any]
+        discovered: dict[int, int]
+        marker: str | None
+        stream: str | None
+
+        @property
+        def supplier(self) -> GeneratorSupplier: ...
+        @property
+        def all_idle_emits_maximum(self) -> bool: ...
+
+
+class OneRuleWatermark(OneWatermark):
+    """What Flink's watermark has, and that of an engine with one rule of its own has not."""
+
+    emission: ClassVar[str] = "per_event"
+    interval: ClassVar[int] = 0
+    scope: ClassVar[WatermarkScope] = WatermarkScope.PARTITION
+    idleness: ClassVar[int | None] = None
+    timer_start: ClassVar[int | None] = None
+    subtasks: ClassVar[tuple[tuple[int, ...], ...] | None] = None
+    custom_class: ClassVar[str | None] = None
+    parameters: ClassVar[dict[str, Any]] = {}
+    discovered: ClassVar[dict[int, int]] = {}
+    marker: ClassVar[str | None] = None
+    stream: ClassVar[str | None] = None
+    all_idle_emits_maximum: ClassVar[bool] = False
+
+
+class Watermark(OneWatermark):
     """The watermark generator with its parameters, its emission mode, the timer and the partitions."""
 
     generator: GeneratorKind = Field(
@@ -333,20 +373,3 @@ class Watermark(Section):
         """Golden rule 13: when all partitions are idle, Flink >= 2.2 emits the largest watermark; older ones do not."""
         major, minor, *_ = self.flink.split(".")
         return (int(major), int(minor)) >= (2, 2)
-
-
-class OneRuleWatermark(Section):
-    """What Flink's watermark has, and that of an engine with one rule of its own has not."""
-
-    emission: ClassVar[str] = "per_event"
-    interval: ClassVar[int] = 0
-    scope: ClassVar[WatermarkScope] = WatermarkScope.PARTITION
-    idleness: ClassVar[int | None] = None
-    timer_start: ClassVar[int | None] = None
-    subtasks: ClassVar[tuple[tuple[int, ...], ...] | None] = None
-    custom_class: ClassVar[str | None] = None
-    parameters: ClassVar[dict[str, Any]] = {}
-    discovered: ClassVar[dict[int, int]] = {}
-    marker: ClassVar[str | None] = None
-    stream: ClassVar[str | None] = None
-    all_idle_emits_maximum: ClassVar[bool] = False

@@ -29,7 +29,7 @@ def test_each_engine_has_its_own_kind_where_none_is_named(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (STREAMS + "deduplicate: {by: id}\n", "deduplicate: is not replayed for engine `kafka_streams`"),
+        (STREAMS + "deduplicate: {by: id}\n", "deduplicate: does not belong to engine `kafka_streams`"),
         (
             FLINK + "deduplicate: {by: id, kind: drop_duplicates}\n",
             "deduplicate.kind: does not belong to engine `flink`",

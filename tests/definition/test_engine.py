@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from spark_jobs.definition.structured_streaming import StreamingWatermark
+from spark_jobs.definition.engines.spark import StreamingWatermark
 from spark_jobs.errors import DefinitionError
 from spark_jobs.eventtime.spark.aggregation import OutputMode
 from spark_jobs.eventtime.spark.intervals import CalendarInterval
@@ -102,7 +102,7 @@ def test_a_definition_without_gaps_is_the_one_that_it_was(tmp_path: Path) -> Non
         (SPARK + TUMBLING + "end_of_input: flush\n", "end_of_input: does not belong to engine `spark`"),
         (
             SPARK + "window: {type: cumulative, size: 1 h, step: 10 min}\n",
-            "window.type: Structured Streaming has no such windows",
+            "window.type: does not belong to engine `spark`; write one of tumbling, sliding, session",
         ),
         (
             SPARK + "window: {type: tumbling, size: 1 day, time_zone: Europe/Berlin}\n",

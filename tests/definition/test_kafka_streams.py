@@ -104,6 +104,7 @@ def test_parameters_of_flink_are_refused_by_name_with_what_kafka_streams_calls_t
         "watermark.grace",
         "window.time_difference",
         "window.slide",
+        "window.size",
         "allowed_lateness",
         "end_of_input",
         "filter.after_watermark",
@@ -119,7 +120,7 @@ def test_parameters_of_flink_are_refused_by_name_with_what_kafka_streams_calls_t
         ("watermark: {grace: 10}\nwindow: {type: tumbling, size: 1 h}", "watermark.grace: `10` has no unit"),
         (
             "watermark: {grace: 0}\nwindow: {type: cumulative, size: 1 h}",
-            "window.type: Kafka Streams has no such windows",
+            "window.type: does not belong to engine `kafka_streams`",
         ),
         ("watermark: {grace: 0}\nwindow: {size: 1 h}", "window.type: is missing"),
         ("watermark: {grace: 0}\nwindow: {type: hopping, size: 1 h, advance: 2 h}", "window.advance: `2 h` is longer"),
@@ -144,7 +145,7 @@ def test_parameters_of_kafka_streams_are_refused_in_a_definition_of_flink(tmp_pa
     text = f"{BASE}watermark: {{grace: 10 min}}\nwindow: {windows}\nemission: on_close\n"
     assert refused(tmp_path, text.replace("engine: kafka_streams\n", "")) == [
         "watermark.grace: belongs to engine `kafka_streams`",
-        "window.type: belongs to engine `kafka_streams`",
+        "window.type: does not belong to engine `flink`",
         "emission: belongs to engine `kafka_streams`",
     ]
 

@@ -6,9 +6,13 @@ with the model of its definitions, `replay.<name>` with its rules, and `engines.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import cache
 from importlib import import_module
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args, get_origin
+
+from pydantic import BaseModel
 
 if TYPE_CHECKING:
     from spark_jobs.definition.pipeline import Pipeline
@@ -30,6 +34,35 @@ def part_of(engine: str, room: str, module: str = "") -> ModuleType:
 def model_of(engine: str) -> type[Pipeline]:
     """The model of an engine's definitions."""
     return part_of(engine, "definition.engines").MODEL
+
+
+def engines_with(path: tuple[str | int, ...]) -> tuple[str, ...]:
+    """The engines whose definitions have a field at the path."""
+    names = tuple(step for step in path if isinstance(step, str))
+    return tuple(engine for engine in PACKAGES if names in _fields_of(engine))
+
+
+@cache
+def _fields_of(engine: str) -> frozenset[tuple[str, ...]]:
+    return frozenset(_paths(model_of(engine)))
+
+
+def _paths(model: type[BaseModel], above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    for name, info in model.model_fields.items():
+        path = (*above, info.alias or name)
+        yield path
+        for section in sections_in(info.annotation):
+            yield from _paths(section, path)
+
+
+def sections_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    """The sections that a field of this type can hold."""
+    if isinstance(annotation, type) and get_origin(annotation) is None:
+        if issubclass(annotation, BaseModel):
+            yield annotation
+        return
+    for argument in get_args(annotation):
+        yield from sections_in(argument)
 
 
 def model_for(content: Any) -> type[Pipeline]:

@@ -14,8 +14,8 @@ import numpy as np
 from pyspark.sql import SparkSession
 
 from spark_jobs.definition import Pipeline
+from spark_jobs.definition.engines.spark import Gaps, QueryInput, StreamingWatermark
 from spark_jobs.definition.instants import format_instant
-from spark_jobs.definition.structured_streaming import Gaps, QueryInput, StreamingWatermark
 from spark_jobs.definition.union import of_union
 from spark_jobs.engines.live_engine import Recorded
 from spark_jobs.engines.spark.gaps import instead_of_all, without_gaps

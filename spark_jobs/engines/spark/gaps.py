@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs.definition import Pipeline
-from spark_jobs.definition.structured_streaming import StreamingWatermark
+from spark_jobs.definition.engines.spark import StreamingWatermark, query_of
 from spark_jobs.errors import DefinitionError, HistoryError
 from spark_jobs.eventtime.durations import format_duration
 from spark_jobs.eventtime.ranges import TimeRange
@@ -85,7 +85,8 @@ def _with_batches(
     place: Partition,
     interval: int,
 ) -> Checkpoint:
-    without_data = watermark.no_data_batches and pipeline.output_mode is not OutputMode.COMPLETE  # Spark rule 22
+    is_complete = query_of(pipeline).output_mode is OutputMode.COMPLETE
+    without_data = watermark.no_data_batches and not is_complete  # Spark rule 22
     source, topic, delay = place.source, place.topic, watermark.delay
     return with_batches(checkpoint, gap, ticks, source, topic, delay, interval, no_data_batches=without_data)
 

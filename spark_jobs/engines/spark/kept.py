@@ -10,7 +10,7 @@ from collections.abc import Collection
 from pyspark.sql import SparkSession
 
 from spark_jobs.definition import Pipeline
-from spark_jobs.definition.structured_streaming import Gaps, StreamingWatermark
+from spark_jobs.definition.engines.spark import Gaps, StreamingWatermark
 from spark_jobs.errors import HistoryError
 from spark_jobs.eventtime.spark.batches import batches_of
 from spark_jobs.eventtime.spark.checkpoint import Checkpoint

@@ -8,6 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs.definition import Pipeline
+from spark_jobs.definition.engines.spark import query_of
 from spark_jobs.engines.spark.batches import live_batches
 from spark_jobs.engines.spark.gaps import records_between
 from spark_jobs.eventtime.spark.aggregation import OutputMode
@@ -45,4 +46,4 @@ def touched_by_pending(
         merges = isinstance(spec.rules, StructuredStreamingRules) and spec.rules.merge_locally
         return own if merges else own.where(in_time)  # a late record can be saved by another one of its batch
     touched = windows_of_records(records, spec)
-    return touched if pipeline.output_mode is OutputMode.COMPLETE else touched.where(in_time)
+    return touched if query_of(pipeline).output_mode is OutputMode.COMPLETE else touched.where(in_time)

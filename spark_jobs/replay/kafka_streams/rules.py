@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from spark_jobs.definition import Pipeline
-from spark_jobs.definition.kafka_streams import StreamsWatermark, streams_windows_of
+from spark_jobs.definition.engines.kafka_streams import StreamsEmission, streams_of, streams_windows_of
 from spark_jobs.eventtime.kafka_streams.task import Emission, Topology
 from spark_jobs.eventtime.timestamps import MIN_TIMESTAMP
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, OFFSET, PARTITION
@@ -91,9 +91,8 @@ RULES = KafkaStreamsRules
 
 def application_of(pipeline: Pipeline) -> Application:
     """The Kafka Streams application that the definition describes. Raises TypeError for another engine's."""
-    watermark, emission = pipeline.watermark, pipeline.emission
-    if not isinstance(watermark, StreamsWatermark) or emission is None:
-        raise TypeError(f"{pipeline.name} is no application of Kafka Streams")
+    application = streams_of(pipeline)
+    watermark, emission = application.watermark, application.emission or StreamsEmission()
     topology = Topology(
         streams_windows_of(pipeline.window), watermark.grace, emission.emits, watermark.retention, emission.interval
     )

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.deduplicate import DeduplicateKind
-from spark_jobs.definition.structured_streaming import StreamingWatermark
+from spark_jobs.definition.engines.spark import query_of
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.spark.aggregation import OutputMode
 from spark_jobs.eventtime.spark.batches import INITIAL_WATERMARK
@@ -59,20 +59,20 @@ class StructuredStreamingRules(SessionRules):
 
     @classmethod
     def of(cls, pipeline: Pipeline, recorded: object | None) -> RuleBook:
-        watermark = pipeline.watermark
-        if not isinstance(recorded, MicroBatches) or not isinstance(watermark, StreamingWatermark):
+        if not isinstance(recorded, MicroBatches):
             return RulesWithoutBatches()
-        mode = pipeline.output_mode or OutputMode.APPEND
-        return cls(recorded, mode, merge_locally=watermark.merge_sessions_in_local_partition)
+        query = query_of(pipeline)
+        merges = query.watermark.merge_sessions_in_local_partition
+        return cls(recorded, query.output_mode or OutputMode.APPEND, merge_locally=merges)
 
     def deduplication(self, pipeline: Pipeline) -> Deduplication | None:
-        section, watermark = pipeline.deduplicate, pipeline.watermark
-        if section is None or not isinstance(watermark, StreamingWatermark):
+        section = pipeline.deduplicate
+        if section is None:
             return None
         kind = DeduplicationKind.WITHIN_WATERMARK
         if section.kind is DeduplicateKind.DROP_DUPLICATES:
             kind = DeduplicationKind.ID_AND_TIME if section.event_time else DeduplicationKind.ID
-        delays = [(one.first_batch, one.delay) for one in section.delays] or [(0, watermark.delay)]
+        delays = [(one.first_batch, one.delay) for one in section.delays] or [(0, query_of(pipeline).watermark.delay)]
         times = tuple((self.batches.time_from(batch), delay) for batch, delay in delays)
         return SparkDeduplication(kind, (ID,), times, self.batches)
 

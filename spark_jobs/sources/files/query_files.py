@@ -14,9 +14,9 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from spark_jobs.definition import Pipeline
+from spark_jobs.definition.engines.spark import StreamingWatermark, query_of
 from spark_jobs.definition.instants import format_instant
 from spark_jobs.definition.mode import Mode
-from spark_jobs.definition.structured_streaming import StreamingWatermark
 from spark_jobs.errors import DefinitionError, HistoryError
 from spark_jobs.eventtime.spark.checkpoint import SourceFile
 from spark_jobs.pins import PinnedFile
@@ -54,9 +54,9 @@ def files_read(spark: SparkSession, pipeline: Pipeline) -> tuple[SourceFile, ...
 
     Raises SourceError where the checkpoint cannot be read, DefinitionError where it has no such source.
     """
-    watermark = pipeline.watermark
-    if not pipeline.has_files_of_query or not isinstance(watermark, StreamingWatermark):
+    if not pipeline.has_files_of_query:
         return None
+    watermark = query_of(pipeline).watermark
     if watermark.checkpoint is None:
         raise DefinitionError(
             "the query reads files, and only its checkpoint says which batch has read each",
