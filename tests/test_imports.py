@@ -56,7 +56,9 @@ def _asks_which_engine(node: ast.AST, engines: Collection[str], kinds: Collectio
         case ast.Compare():
             sides = [node.left, *node.comparators]
             texts = {one.value for side in sides for one in ast.walk(side) if isinstance(one, ast.Constant)}
-            return "engine" in {name for side in sides for name in _names(side)} or bool(texts & {*engines})
+            return bool({"engine", "engine_name"} & {name for side in sides for name in _names(side)}) or bool(
+                texts & {*engines}
+            )
         case ast.Match():
             return "engine" in _names(node.subject)
         case ast.Call(func=ast.Name(id="isinstance"), args=[_, asked]):

@@ -33,9 +33,9 @@ from spark_jobs.definition.output import (
     ScheduleField,
 )
 from spark_jobs.definition.payload import EventTime, Filter, Reader, Value, payload_of_topic
-from spark_jobs.definition.union import UnionHistory, UnionInput
+from spark_jobs.definition.union import History, UnionHistory, UnionInput
 from spark_jobs.definition.watermark import OneWatermark
-from spark_jobs.definition.window import WindowSection
+from spark_jobs.definition.window import Window
 from spark_jobs.definition.yaml_tree import FieldPath, SourceMap
 from spark_jobs.errors import Problem
 from spark_jobs.eventtime.durations import parse_duration
@@ -123,7 +123,7 @@ class Pipeline(Section):
         description="Pages about the pipeline, by their titles; shown in Airflow.",
         examples=[{"Runbook": "https://wiki.example.com/departures"}],
     )
-    history: HistorySection = Field(description="The history to replay.", examples=["{kind: files, ...}"])
+    history: History = Field(description="The history to replay.", examples=["{kind: files, ...}"])
     value: Value = Field(
         default=Value(),
         description="How a record's value is decoded.",
@@ -155,7 +155,7 @@ class Pipeline(Section):
         description="Records that are left out, before or after the watermark.",
         examples=["{after_watermark: distance > 0}"],
     )
-    window: WindowSection = Field(description="The live job's windows.", examples=["{type: tumbling, size: 1 h}"])
+    window: Window = Field(description="The live job's windows.", examples=["{type: tumbling, size: 1 h}"])
     aggregates: NamedExpressions = Field(
         min_length=1,
         description="Result columns: a name and a Spark SQL aggregate each.",
@@ -238,8 +238,8 @@ class Pipeline(Section):
                 raise Refusal(*_IN_INPUTS)
             return getattr(history.of[0], name)
         if section is None:
-            examples = cls.model_fields[name].examples or ()
-            raise Refusal("is missing", f"write `{name}: {examples[0]}`")
+            example = next(iter(cls.model_fields[name].examples or ()), "...")
+            raise Refusal("is missing", f"write `{name}: {example}`")
         return section
 
     @classmethod

@@ -48,8 +48,7 @@ def _explain(
     if kind == "missing":
         if _is_in_words_of_another_engine(path, given, root):
             return []
-        here = getattr(root, "elsewhere", {}).get(".".join(map(str, path)))
-        return [((), "is missing", here or hint)]
+        return [((), "is missing", _called_here(path, root) or hint)]
     if kind == "union_tag_not_found":
         choices = _quoted(context["discriminator"]), _quoted(context["discriminator"])[0]
         return [((choices[1],), "is missing", f"write one of {_choices(parents[-1], path)}")]
@@ -57,8 +56,7 @@ def _explain(
         at = (_quoted(context["discriminator"])[0],) if kind == "union_tag_invalid" else ()
         expected = [tag for tag in _quoted(context.get("expected") or context["expected_tags"]) if tag not in UNNAMED]
         value = context["tag"] if kind == "union_tag_invalid" else given
-        here = getattr(root, "elsewhere", {}).get(".".join(map(str, (*path, *at, value))))
-        if here is not None:
+        if issubclass(root, Pipeline) and (here := _called_here((*path, *at, value), root)):
             return [(at, f"does not belong to engine `{root.engine_name}`", here)]
         near = nearest(str(value), expected)
         choice = f"write `{near}`" if near else f"write one of {', '.join(expected)}"
@@ -88,6 +86,11 @@ def _explain_type(kind: str, given: Any, message: str, hint: str) -> tuple[str, 
     return f"{shown(given)} is not {expected}", hint or f"write {expected}"
 
 
+def _called_here(path: tuple[Any, ...], root: Model) -> str:
+    """What the definition's engine calls what other engines have at the path; empty: nobody has written it."""
+    return root.elsewhere.get(".".join(map(str, path)), "") if issubclass(root, Pipeline) else ""
+
+
 def _of_another_engine(path: FieldPath, root: Model) -> tuple[str, str] | None:
     """What is said of a field that another engine's definitions have, or what it is called here; None: it is no such.
 
@@ -96,7 +99,7 @@ def _of_another_engine(path: FieldPath, root: Model) -> tuple[str, str] | None:
     if not issubclass(root, Pipeline):
         return None
     at = path[3:] if path[:2] == ("history", "of") and len(path) > 3 else path
-    here = root.elsewhere.get(".".join(map(str, at)), "")
+    here = _called_here(at, root)
     takers = engines_with(at)
     if root.engine_name in takers or not (here or takers):
         return None
@@ -107,7 +110,7 @@ def _of_another_engine(path: FieldPath, root: Model) -> tuple[str, str] | None:
 
 def _is_in_words_of_another_engine(path: FieldPath, section: Any, root: Model) -> bool:
     """Whether what lacks the field at `path` has words of another engine, and the definition does not name its own."""
-    written = section if isinstance(section, Mapping) and getattr(root, "is_default", False) else {}
+    written = section if isinstance(section, Mapping) and issubclass(root, Pipeline) and root.is_default else {}
     return any(_of_another_engine((*path[:-1], name), root) for name in written)
 
 

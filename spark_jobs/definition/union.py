@@ -14,7 +14,7 @@ from pydantic import Field, ValidationInfo, field_validator
 
 from spark_jobs.definition.fields import Refusal, Section, shown
 from spark_jobs.definition.history import FilesHistory, HiveHistory, TableHistory
-from spark_jobs.definition.kafka import HistorySection, KafkaHistory, Tombstones
+from spark_jobs.definition.kafka import HistorySection, KafkaHistory, StitchedHistory, Tombstones
 from spark_jobs.definition.names import NamedExpressions, PipelineName
 from spark_jobs.definition.payload import EventTime, Filter, Value, payload_of_topic
 from spark_jobs.definition.position import Position
@@ -155,6 +155,12 @@ class UnionHistory(HistorySection):
     def tombstones(self) -> Tombstones:
         """What each input does with a record with a null value is done by then."""
         return "quarantine"
+
+
+History = Annotated[
+    FilesHistory | HiveHistory | TableHistory | KafkaHistory | StitchedHistory | UnionHistory,
+    Field(discriminator="kind"),
+]
 
 
 def of_input(by_partition: Mapping[int, T], number: int) -> dict[int, T]:

@@ -39,7 +39,7 @@ def model_of(engine: str) -> type[Pipeline]:
 def engines_with(path: tuple[str | int, ...]) -> tuple[str, ...]:
     """The engines whose definitions have a field at the path."""
     names = tuple(step for step in path if isinstance(step, str))
-    return tuple(engine for engine in PACKAGES if names in _fields_of(engine))
+    return tuple(name for name in PACKAGES if names in _fields_of(name))
 
 
 @cache

@@ -21,7 +21,7 @@ from spark_jobs.definition.window import (
     HoppingWindow,
     SessionWindow,
     TumblingWindow,
-    WindowSection,
+    Window,
 )
 from spark_jobs.eventtime.durations import format_duration
 from spark_jobs.eventtime.flink.suppliers import GeneratorKind, GeneratorSupplier, supplier_of
@@ -189,6 +189,12 @@ class KafkaStreamsPipeline(Pipeline):
     allowed_lateness: ClassVar[int] = 0
     end_of_input: ClassVar[Literal["flush", "freeze"]] = "freeze"
 
+    @property
+    def row_emission(self) -> StreamsEmission:
+        """When the application gives a window's row."""
+        assert self.emission is not None  # `_emission_is_a_kind`
+        return self.emission
+
     @field_validator("history", mode="before")
     @classmethod
     def _one_topic(cls, history: Any) -> Any:
@@ -248,7 +254,7 @@ def streams_of(pipeline: Pipeline) -> KafkaStreamsPipeline:
 MODEL = KafkaStreamsPipeline
 
 
-def streams_windows_of(window: WindowSection) -> StreamsWindows:
+def streams_windows_of(window: Window) -> StreamsWindows:
     """The windows of a Kafka Streams application. Raises TypeError for other engines' windows."""
     match window:
         case TumblingWindow(size=size):
@@ -260,10 +266,10 @@ def streams_windows_of(window: WindowSection) -> StreamsWindows:
         case SessionWindow():
             return Sessions(window.fixed_gap)
         case _:
-            raise TypeError(f"Kafka Streams has no windows like {type(window).__name__}")
+            raise TypeError(f"Kafka Streams has no windows of type {window.type}")
 
 
-def _short_retention(watermark: StreamsWatermark, window: WindowSection) -> Refusal | None:
+def _short_retention(watermark: StreamsWatermark, window: Window) -> Refusal | None:
     """Why a retention is refused; None: it is long enough."""
     retention, shortest = watermark.retention, streams_windows_of(window).least_retention + watermark.grace
     if retention is None or retention >= shortest:

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from spark_jobs.definition import Pipeline
-from spark_jobs.definition.engines.kafka_streams import StreamsEmission, streams_of, streams_windows_of
+from spark_jobs.definition.engines.kafka_streams import streams_of, streams_windows_of
 from spark_jobs.eventtime.kafka_streams.task import Emission, Topology
 from spark_jobs.eventtime.timestamps import MIN_TIMESTAMP
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, OFFSET, PARTITION
@@ -92,7 +92,7 @@ RULES = KafkaStreamsRules
 def application_of(pipeline: Pipeline) -> Application:
     """The Kafka Streams application that the definition describes. Raises TypeError for another engine's."""
     application = streams_of(pipeline)
-    watermark, emission = application.watermark, application.emission or StreamsEmission()
+    watermark, emission = application.watermark, application.row_emission
     topology = Topology(
         streams_windows_of(pipeline.window), watermark.grace, emission.emits, watermark.retention, emission.interval
     )
