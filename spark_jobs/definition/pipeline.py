@@ -490,6 +490,21 @@ class Pipeline(Section):
         return hashlib.sha256(self.to_canonical_json().encode()).hexdigest()
 
 
+class PlainPipeline(Pipeline):
+    """A definition of an engine without duplicates, allowed lateness, several rows of a window, and an end of input."""
+
+    deduplicate: ClassVar[Deduplicate | None] = None
+    panes: ClassVar[Literal["last", "all"]] = "last"
+    allowed_lateness: ClassVar[int] = 0
+    end_of_input: ClassVar[Literal["flush", "freeze"]] = "freeze"
+    constants: ClassVar[Mapping[str, Any]] = {
+        "output_mode": None,
+        "allowed_lateness": 0,
+        "panes": "last",
+        "end_of_input": "freeze",
+    }
+
+
 def _add_code(watermark: dict[str, Any]) -> None:
     """The code of a custom generator decides as its parameters do."""
     if (reference := watermark.get("class")) and (code := code_digest(reference)):

@@ -8,13 +8,12 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, StrictInt, ValidationInfo, field_validator, model_validator
 
 from spark_jobs.definition.asked import SESSION, TUMBLING, Asked, Question
-from spark_jobs.definition.deduplicate import Deduplicate
 from spark_jobs.definition.deployments import LiveField, refuse_words_of_live
 from spark_jobs.definition.fields import Duration, Instant, PositiveDuration, Refusal, Section, as_written
 from spark_jobs.definition.history import FilesHistory, HiveHistory, TableHistory
 from spark_jobs.definition.kafka import KafkaHistory, StitchedHistory
 from spark_jobs.definition.payload import Filter
-from spark_jobs.definition.pipeline import Pipeline
+from spark_jobs.definition.pipeline import Pipeline, PlainPipeline
 from spark_jobs.definition.watermark import OneRuleWatermark, Partitions
 from spark_jobs.definition.window import (
     BetweenEventsWindow,
@@ -128,17 +127,11 @@ _MULTIPLES = "Kafka Streams' windows begin at the multiples of their advance; le
 _BAND = ("interval", "source_subtasks", "buffer_timeout", "margin", "lag_after", "lags")
 
 
-class KafkaStreamsPipeline(Pipeline):
+class KafkaStreamsPipeline(PlainPipeline):
     engine_name: ClassVar[str] = "kafka_streams"
     title: ClassVar[str] = "Kafka Streams"
     asked: ClassVar[Asked] = _ASKED
     tolerance: ClassVar[str | None] = "grace"
-    constants: ClassVar[Mapping[str, Any]] = {
-        "output_mode": None,
-        "allowed_lateness": 0,
-        "panes": "last",
-        "end_of_input": "freeze",
-    }
     elsewhere: ClassVar[Mapping[str, str]] = {
         "watermark.bound": _GRACE,
         "watermark.lag": _GRACE,
@@ -184,10 +177,6 @@ class KafkaStreamsPipeline(Pipeline):
         description="When a Kafka Streams application gives a row: each_update, or on_close with its strategy.",
         examples=["each_update", "{kind: on_close, strategy: suppress}"],
     )
-    deduplicate: ClassVar[Deduplicate | None] = None
-    panes: ClassVar[Literal["last", "all"]] = "last"
-    allowed_lateness: ClassVar[int] = 0
-    end_of_input: ClassVar[Literal["flush", "freeze"]] = "freeze"
 
     @property
     def row_emission(self) -> StreamsEmission:
