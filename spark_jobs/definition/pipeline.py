@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, PrivateAttr, ValidationInfo, field_validator
+from pydantic import Field, PrivateAttr, ValidationInfo, field_validator, model_validator
 
 from spark_jobs.definition.about import Address, Label
 from spark_jobs.definition.asked import Asked
@@ -40,7 +40,7 @@ from spark_jobs.definition.yaml_tree import FieldPath, SourceMap
 from spark_jobs.errors import Problem
 from spark_jobs.eventtime.durations import parse_duration
 
-_OF_INPUTS: Any = None
+OF_INPUTS: Any = None
 """The default of a section that a union has in its inputs, and other definitions must have."""
 _IN_INPUTS = "is that of each input in a union", "write it under `history.of`"
 _NO_RESULT = {
@@ -57,6 +57,15 @@ _ADDED = {
 """Fields that came later, and the values with which a definition is the one that it was."""
 
 
+HISTORY: Any = Field(discriminator="kind", description="The history to replay.", examples=["{kind: files, ...}"])
+WATERMARK: Any = Field(
+    description="The live job's watermark, in the words of its engine.",
+    examples=["{generator: bounded_out_of_orderness, bound: 30 min}"],
+)
+WINDOW: Any = Field(
+    discriminator="type", description="The live job's windows.", examples=["{type: tumbling, size: 1 h}"]
+)
+"""The fields of which each engine has its own kinds."""
 DeduplicateField = Annotated[
     Deduplicate | None,
     Field(
@@ -123,7 +132,7 @@ class Pipeline(Section):
         description="Pages about the pipeline, by their titles; shown in Airflow.",
         examples=[{"Runbook": "https://wiki.example.com/departures"}],
     )
-    history: History = Field(description="The history to replay.", examples=["{kind: files, ...}"])
+    history: Annotated[History, HISTORY]
     value: Value = Field(
         default=Value(),
         description="How a record's value is decoded.",
@@ -140,22 +149,18 @@ class Pipeline(Section):
         examples=[{"carrier": "key"}],
     )
     event_time: EventTime = Field(
-        default=_OF_INPUTS,
+        default=OF_INPUTS,
         description="Which time is a record's event time.",
         examples=["{expression: sched_dep, unit: iso}"],
     )
     engine: str = Field(default=DEFAULT, description="What the live job runs on: flink, spark or kafka_streams.")
-    watermark: OneWatermark = Field(
-        default=_OF_INPUTS,
-        description="The live job's watermark, in the words of its engine.",
-        examples=["{generator: bounded_out_of_orderness, bound: 30 min}"],
-    )
+    watermark: Annotated[OneWatermark, WATERMARK] = OF_INPUTS
     filter: Filter = Field(
         default=Filter(),
         description="Records that are left out, before or after the watermark.",
         examples=["{after_watermark: distance > 0}"],
     )
-    window: Window = Field(description="The live job's windows.", examples=["{type: tumbling, size: 1 h}"])
+    window: Annotated[Window, WINDOW]
     aggregates: NamedExpressions = Field(
         min_length=1,
         description="Result columns: a name and a Spark SQL aggregate each.",
@@ -205,6 +210,15 @@ class Pipeline(Section):
     _sources: SourceMap = PrivateAttr(default_factory=SourceMap)
     _text: str = PrivateAttr("")
     _columns: Mapping[str, str] = PrivateAttr(default_factory=dict[str, str])
+
+    @model_validator(mode="before")
+    @classmethod
+    def _constants_may_be_written(cls, content: Any) -> Any:
+        """What a definition of this engine cannot choose may stand in it as it is."""
+        if not isinstance(content, Mapping):
+            return content
+        nothing = object()
+        return {name: value for name, value in content.items() if cls.constants.get(name, nothing) != value}
 
     @classmethod
     def model_validate(cls, obj: Any, **options: Any) -> Self:
@@ -460,16 +474,6 @@ class Pipeline(Section):
     def leave_to_inputs(self, content: dict[str, Any]) -> None:
         """Leave out of a union's content what only its inputs say of the watermark."""
         del content["watermark"]
-
-    @classmethod
-    def from_canonical_json(cls, text: str, **sections: Any) -> Pipeline:
-        """A definition as `to_canonical_json` has it, with these sections in place of its own.
-
-        Raises ValueError for text that is no definition.
-        """
-        content = json.loads(text) | sections
-        model = model_for(content)
-        return model.model_validate({name: value for name, value in content.items() if name not in model.constants})
 
     def _write_as_written(self, content: dict[str, Any], at: FieldPath) -> None:
         """Put back what is written of a history and a registry in `content`, the definition or an input of it.

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from spark_jobs.definition.engines import engines_with, sections_in
+from spark_jobs.definition.engines import PACKAGES, has_field, sections_in
 from spark_jobs.definition.fields import Refusal, Refusals, nearest, shown
 from spark_jobs.definition.pipeline import Pipeline
 from spark_jobs.definition.yaml_tree import FieldPath, SourceMap
@@ -50,8 +50,9 @@ def _explain(
             return []
         return [((), "is missing", _called_here(path, root) or hint)]
     if kind == "union_tag_not_found":
-        choices = _quoted(context["discriminator"]), _quoted(context["discriminator"])[0]
-        return [((choices[1],), "is missing", f"write one of {_choices(parents[-1], path)}")]
+        tag = _quoted(context["discriminator"])[0]
+        choices = _called_here((*path, tag), root) or f"write one of {_choices(parents[-1], path)}"
+        return [((tag,), "is missing", choices)]
     if kind in ("literal_error", "enum", "union_tag_invalid"):
         at = (_quoted(context["discriminator"])[0],) if kind == "union_tag_invalid" else ()
         expected = [tag for tag in _quoted(context.get("expected") or context["expected_tags"]) if tag not in UNNAMED]
@@ -59,7 +60,8 @@ def _explain(
         if issubclass(root, Pipeline) and (here := _called_here((*path, *at, value), root)):
             return [(at, f"does not belong to engine `{root.engine_name}`", here)]
         near = nearest(str(value), expected)
-        choice = f"write `{near}`" if near else f"write one of {', '.join(expected)}"
+        known = _called_here((*path, *at), root) or f"write one of {', '.join(expected)}"
+        choice = f"write `{near}`" if near else known
         return [(at, "is empty" if value is None else f"{shown(value)} is not known", choice)]
     if given is None:
         return [((), "is empty", hint or "write a value, or leave the line out")]
@@ -100,8 +102,8 @@ def _of_another_engine(path: FieldPath, root: Model) -> tuple[str, str] | None:
         return None
     at = path[3:] if path[:2] == ("history", "of") and len(path) > 3 else path
     here = _called_here(at, root)
-    takers = engines_with(at)
-    if root.engine_name in takers or not (here or takers):
+    takers = [engine for engine in PACKAGES if has_field(engine, at)]
+    if has_field(root.engine_name, at) or not (here or takers):
         return None
     if root.is_default and len(takers) == 1:
         return f"belongs to engine `{takers[0]}`", f"write `engine: {takers[0]}`; {here or 'or leave it out'}"

@@ -17,6 +17,7 @@ QUOTED = {"scalar", "mapping", "comment", "servers"}
 WORDS_OF_OURS = {
     "engine", "address.kind", "sample.file_format", "field", "sample.value_format", "sample.framing", "sample.envelope",
     "event_time.unit", "event_time.bounds.earliest", "event_time.bounds.latest", "lateness",
+    "asked.behind_watermark", "asked.behind_window", "asked.at_end",
 }  # fmt: skip
 """Places beside a comment that hold words, numbers and times of Rewindow's own."""
 IN_COMMENTS = {

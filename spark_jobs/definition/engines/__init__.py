@@ -36,10 +36,10 @@ def model_of(engine: str) -> type[Pipeline]:
     return part_of(engine, "definition.engines").MODEL
 
 
-def engines_with(path: tuple[str | int, ...]) -> tuple[str, ...]:
-    """The engines whose definitions have a field at the path."""
-    names = tuple(step for step in path if isinstance(step, str))
-    return tuple(name for name in PACKAGES if names in _fields_of(name))
+def has_field(engine: str, path: tuple[str | int, ...]) -> bool:
+    """Whether an engine's definitions have a field at the path."""
+    fields = _fields_of(engine)
+    return tuple(step for step in path if isinstance(step, str)) in fields
 
 
 @cache

@@ -15,7 +15,7 @@ from spark_jobs.definition.fields import Lateness, Refusal, Refusals, as_written
 from spark_jobs.definition.history import FilesHistory, HiveHistory, TableHistory
 from spark_jobs.definition.kafka import KafkaHistory, StitchedHistory
 from spark_jobs.definition.live import Live
-from spark_jobs.definition.pipeline import DeduplicateField, PanesField, Pipeline
+from spark_jobs.definition.pipeline import HISTORY, OF_INPUTS, WATERMARK, WINDOW, DeduplicateField, PanesField, Pipeline
 from spark_jobs.definition.watermark import Watermark
 from spark_jobs.definition.window import CumulativeWindow, SessionWindow, SlidingWindow, TumblingWindow
 
@@ -91,16 +91,12 @@ class FlinkPipeline(Pipeline):
 
     history: Annotated[
         FilesHistory | HiveHistory | TableHistory | KafkaHistory | StitchedHistory | UnionHistory,
-        Field(discriminator="kind", description="The history to replay.", examples=["{kind: files, ...}"]),
+        HISTORY,
     ]
-    watermark: Watermark = Field(
-        default=as_written(None),
-        description="The live job's watermark, in the words of its engine.",
-        examples=["{generator: bounded_out_of_orderness, bound: 30 min}"],
-    )
+    watermark: Annotated[Watermark, WATERMARK] = OF_INPUTS
     window: Annotated[
         TumblingWindow | SlidingWindow | CumulativeWindow | SessionWindow,
-        Field(discriminator="type", description="The live job's windows.", examples=["{type: tumbling, size: 1 h}"]),
+        WINDOW,
     ]
     deduplicate: DeduplicateField = None
     allowed_lateness: Lateness = Field(

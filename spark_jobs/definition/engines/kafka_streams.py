@@ -13,7 +13,7 @@ from spark_jobs.definition.fields import Duration, Instant, PositiveDuration, Re
 from spark_jobs.definition.history import FilesHistory, HiveHistory, TableHistory
 from spark_jobs.definition.kafka import KafkaHistory, StitchedHistory
 from spark_jobs.definition.payload import Filter
-from spark_jobs.definition.pipeline import Pipeline, PlainPipeline
+from spark_jobs.definition.pipeline import HISTORY, OF_INPUTS, WATERMARK, WINDOW, Pipeline, PlainPipeline
 from spark_jobs.definition.watermark import OneRuleWatermark, Partitions
 from spark_jobs.definition.window import (
     BetweenEventsWindow,
@@ -139,6 +139,7 @@ class KafkaStreamsPipeline(PlainPipeline):
         "watermark.generator": "Kafka Streams has one rule, stream time: leave it out",
         "watermark.emission": "Kafka Streams' is the field `emission` beside `watermark`: each_update or on_close",
         "watermark.interval": "the emit strategy's is `emission: {kind: on_close, strategy: emit, interval: 1 s}`",
+        "window.type": "write one of tumbling, hopping, sliding, session",
         "window.type.cumulative": "write one of tumbling, hopping, sliding, session",
         "window.time_difference": "Kafka Streams' sliding windows lie between events: write `time_difference`; or "
         "`type: hopping`",
@@ -161,16 +162,12 @@ class KafkaStreamsPipeline(PlainPipeline):
 
     history: Annotated[
         FilesHistory | HiveHistory | TableHistory | KafkaHistory | StitchedHistory,
-        Field(discriminator="kind", description="The history to replay.", examples=["{kind: files, ...}"]),
+        HISTORY,
     ]
-    watermark: StreamsWatermark = Field(
-        default=as_written(None),
-        description="The live job's watermark, in the words of its engine.",
-        examples=["{grace: 10 min}"],
-    )
+    watermark: Annotated[StreamsWatermark, WATERMARK] = OF_INPUTS
     window: Annotated[
         TumblingWindow | HoppingWindow | BetweenEventsWindow | SessionWindow,
-        Field(discriminator="type", description="The live job's windows.", examples=["{type: tumbling, size: 1 h}"]),
+        WINDOW,
     ]
     emission: StreamsEmission | None = Field(
         default=None,

@@ -19,11 +19,11 @@ from spark_jobs.definition.asked import SESSION, SLIDING, TUMBLING, Asked, Quest
 from spark_jobs.definition.deduplicate import OF_SPARK, Deduplicate, refuse_kind
 from spark_jobs.definition.delay import Delay
 from spark_jobs.definition.deployments import LiveField, refuse_words_of_live
-from spark_jobs.definition.fields import PositiveDuration, Refusal, Text, as_written
+from spark_jobs.definition.fields import PositiveDuration, Refusal, Text
 from spark_jobs.definition.history import FilesHistory, HiveHistory, TableHistory
 from spark_jobs.definition.kafka import HistorySection, KafkaHistory, StitchedHistory
 from spark_jobs.definition.payload import Reader
-from spark_jobs.definition.pipeline import DeduplicateField, PanesField, Pipeline
+from spark_jobs.definition.pipeline import HISTORY, OF_INPUTS, WATERMARK, WINDOW, DeduplicateField, PanesField, Pipeline
 from spark_jobs.definition.watermark import OneRuleWatermark
 from spark_jobs.definition.window import SessionWindow, SlidingWindow, TumblingWindow
 from spark_jobs.eventtime.flink.suppliers import GeneratorKind, GeneratorSupplier, supplier_of
@@ -202,16 +202,12 @@ class SparkPipeline(Pipeline):
 
     history: Annotated[
         FilesHistory | HiveHistory | TableHistory | KafkaHistory | StitchedHistory | UnionHistory,
-        Field(discriminator="kind", description="The history to replay.", examples=["{kind: files, ...}"]),
+        HISTORY,
     ]
-    watermark: StreamingWatermark = Field(
-        default=as_written(None),
-        description="The live job's watermark, in the words of its engine.",
-        examples=["{delay: 10 minutes, checkpoint: /srv/checkpoints/orders}"],
-    )
+    watermark: Annotated[StreamingWatermark, WATERMARK] = OF_INPUTS
     window: Annotated[
         TumblingWindow | SlidingWindow | SessionWindow,
-        Field(discriminator="type", description="The live job's windows.", examples=["{type: tumbling, size: 1 h}"]),
+        WINDOW,
     ]
     deduplicate: DeduplicateField = None
     output_mode: OutputMode | None = Field(

@@ -9,6 +9,7 @@ see `spark_jobs.runs.night.final`.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -376,7 +377,7 @@ def _rebuilt(job: Job, canonical_json: str | None) -> Pipeline | None:
     """The definition from what the ledger keeps of it, over the history as this run's definition names it."""
     now = job.pipeline.model_dump(mode="json", by_alias=True, include={"name", "history", "output"})
     try:
-        return Pipeline.from_canonical_json(canonical_json or "", **now)
+        return Pipeline.model_validate(json.loads(canonical_json or "") | now)
     except ValueError:
         return None
 
