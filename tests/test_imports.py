@@ -113,3 +113,9 @@ def test_a_module_that_asks_is_found(tmp_path: Path, planted: str) -> None:
     path = tmp_path / "planted.py"
     path.write_text(planted)
     assert places_that_ask([path]) != []
+
+
+def test_runs_do_not_know_that_a_query_reads_in_batches() -> None:
+    """What a live job records of its reading is input of a run: `spark_jobs.engines`."""
+    files = (PRODUCT / "runs").rglob("*.py")
+    assert [path.name for path in files if "batch" in path.read_text().lower()] == []
