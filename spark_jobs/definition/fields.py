@@ -35,6 +35,10 @@ class Refusal(ValueError):
         self.at = at
 
 
+class NotJudged(ValueError):
+    """A value that cannot be judged, because one before it was refused: nothing is said of it."""
+
+
 class Refusals(ValueError):
     """Several wrong parts of one field's value."""
 

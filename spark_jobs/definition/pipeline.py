@@ -16,7 +16,7 @@ from spark_jobs.definition.custom_code import code_digest
 from spark_jobs.definition.deduplicate import Deduplicate
 from spark_jobs.definition.deployments import Deployment, LiveField, refuse_overlaps, restarts_of
 from spark_jobs.definition.engines import DEFAULT, PACKAGES, model_for
-from spark_jobs.definition.fields import Refusal, Refusals, Section, nearest, shown
+from spark_jobs.definition.fields import NotJudged, Refusal, Refusals, Section, nearest, shown
 from spark_jobs.definition.kafka import HistorySection, KafkaHistory, StitchedHistory
 from spark_jobs.definition.live import FilesEmitted, Live
 from spark_jobs.definition.lookup import Lookup
@@ -251,9 +251,11 @@ class Pipeline(Section):
             if section:
                 raise Refusal(*_IN_INPUTS)
             return getattr(history.of[0], name)
+        if section is None and "history" not in info.data:
+            raise NotJudged  # a union would have it in its inputs
         if section is None:
             example = next(iter(cls.model_fields[name].examples or ()), "...")
-            raise Refusal("is missing", f"write `{name}: {example}`")
+            raise Refusal("is missing", cls.elsewhere.get(name) or f"write `{name}: {example}`")
         return section
 
     @classmethod

@@ -11,7 +11,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from spark_jobs.definition.engines import PACKAGES, has_field, sections_in
-from spark_jobs.definition.fields import Refusal, Refusals, nearest, shown
+from spark_jobs.definition.fields import NotJudged, Refusal, Refusals, nearest, shown
 from spark_jobs.definition.pipeline import Pipeline
 from spark_jobs.definition.yaml_tree import FieldPath, SourceMap
 from spark_jobs.errors import Problem
@@ -38,6 +38,8 @@ def _explain(
     """For each problem: the path below `path`, what is wrong, and what to write instead."""
     kind, given, context = finding["type"], finding.get("input"), finding.get("ctx", {})
     refused = context.get("error")
+    if isinstance(refused, NotJudged):
+        return []
     if isinstance(refused, Refusals):
         return [(refusal.at, refusal.what, refusal.hint) for refusal in refused.refusals]
     if isinstance(refused, Refusal):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
 
+from spark_jobs.definition import Pipeline
 from spark_jobs.definition.engines.spark import StreamingWatermark
 from spark_jobs.errors import DefinitionError
 from spark_jobs.eventtime.spark.aggregation import OutputMode
@@ -190,3 +192,42 @@ def test_a_gap_with_a_time_zone_is_an_interval_of_its_calendar(tmp_path: Path) -
     plain = loaded(tmp_path, SPARK + "window: {type: session, gap: 1 day}\n")
     assert windows_of(plain) == SessionWindows(86_400_000), "24 hours, as in UTC"
     assert '"time_zone"' not in plain.to_canonical_json(), "the hash is what it was"
+
+
+@pytest.mark.parametrize(
+    ("engine", "hint"),
+    [
+        ("", "write `watermark: {generator: bounded_out_of_orderness, bound: 30 min}`"),
+        ("engine: spark\n", "write `watermark: {delay: 10 minutes, checkpoint: /srv/checkpoints/orders}`"),
+        ("engine: kafka_streams\n", "write `watermark: {grace: 10 min}`"),
+    ],
+)
+def test_a_missing_watermark_is_told_in_the_words_of_the_engine(tmp_path: Path, engine: str, hint: str) -> None:
+    with pytest.raises(DefinitionError) as refused:
+        loaded(tmp_path, BASE + engine + TUMBLING)
+    (problem,) = refused.value.problems
+    assert (problem.field, problem.what) == ("watermark", "is missing")
+    assert problem.hint.startswith(hint)
+
+
+def test_sections_of_inputs_are_not_missed_where_the_union_is_refused(tmp_path: Path) -> None:
+    text = "name: both\nhistory: {kind: union, of: []}\naggregates: {n: count(*)}\n" + TUMBLING
+    with pytest.raises(DefinitionError) as refused:
+        loaded(tmp_path, text)
+    assert [problem.field for problem in refused.value.problems] == ["history.of"]
+
+
+@pytest.mark.parametrize("engine", [SPARK, STREAMS.replace(TUMBLING, "")])
+def test_what_an_engine_cannot_choose_may_be_written(tmp_path: Path, engine: str) -> None:
+    text = engine + TUMBLING
+    assert (
+        loaded(tmp_path, text).definition_hash
+        == loaded(tmp_path, text + "allowed_lateness: 0\nend_of_input: freeze\n").definition_hash
+    )
+
+
+@pytest.mark.parametrize("text", [FLINK, SPARK + TUMBLING, STREAMS])
+def test_a_definition_is_made_again_of_what_its_hash_is_made_of(tmp_path: Path, text: str) -> None:
+    defined = loaded(tmp_path, text)
+    content = json.loads(defined.to_canonical_json()) | {"name": "orders", "history": defined.history.model_dump()}
+    assert Pipeline.model_validate(content).definition_hash == defined.definition_hash

@@ -133,6 +133,7 @@ class KafkaStreamsPipeline(PlainPipeline):
     asked: ClassVar[Asked] = _ASKED
     tolerance: ClassVar[str | None] = "grace"
     elsewhere: ClassVar[Mapping[str, str]] = {
+        "watermark": "write `watermark: {grace: 10 min}`, or `grace: 0`",
         "watermark.bound": _GRACE,
         "watermark.lag": _GRACE,
         "watermark.delay": _GRACE,

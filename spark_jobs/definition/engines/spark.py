@@ -177,6 +177,7 @@ class SparkPipeline(Pipeline):
     of_machine: ClassVar[tuple[tuple[str, str], ...]] = (("watermark", "checkpoint"),)
     constants: ClassVar[Mapping[str, Any]] = {"emission": None, "allowed_lateness": 0, "end_of_input": "freeze"}
     elsewhere: ClassVar[Mapping[str, str]] = {
+        "watermark": "write `watermark: {delay: 10 minutes, checkpoint: /srv/checkpoints/orders}`",
         "watermark.bound": _DELAY,
         "watermark.lag": _DELAY,
         "watermark.grace": _DELAY,
