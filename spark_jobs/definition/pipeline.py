@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any, Literal, Self
 
 from pydantic import Field, PrivateAttr, ValidationInfo, field_validator, model_validator
@@ -16,6 +17,7 @@ from spark_jobs.definition.deduplicate import Deduplicate
 from spark_jobs.definition.deployments import Deployment, LiveField, refuse_overlaps, restarts_of
 from spark_jobs.definition.engine import AnyWatermark, Engine, in_words_of_the_engine
 from spark_jobs.definition.fields import Lateness, Refusal, Refusals, Section, as_written, nearest, shown
+from spark_jobs.definition.functions import LiveFunctions
 from spark_jobs.definition.history import FilesHistory
 from spark_jobs.definition.kafka import KafkaHistory, StitchedHistory
 from spark_jobs.definition.kafka_streams import StreamsEmission, StreamsWatermark, short_retention
@@ -34,6 +36,7 @@ from spark_jobs.definition.output import (
     ScheduleField,
 )
 from spark_jobs.definition.payload import EventTime, Filter, Reader, Value, payload_of_topic
+from spark_jobs.definition.project import project_folder
 from spark_jobs.definition.structured_streaming import QueryInput, StreamingWatermark
 from spark_jobs.definition.union import OF_INPUTS, History, UnionHistory, UnionInput, has_union, with_sections_of_inputs
 from spark_jobs.definition.watermark import Watermark
@@ -95,6 +98,11 @@ class Pipeline(Section):
         default=None,
         description="A table that each record is looked up in; left out: none.",
         examples=["{table: lake.ref.shops, on: shop_id, as_of: run}"],
+    )
+    functions: LiveFunctions = Field(
+        default={},
+        description="The live job's own functions, by the names that expressions call them by.",
+        examples=[{"median_fare": {"jar": "jobs/fares.jar", "class": "com.example.MedianFare"}}],
     )
     keys: NamedExpressions = Field(
         default={},
@@ -362,6 +370,11 @@ class Pipeline(Section):
         return self._sources.file
 
     @property
+    def project(self) -> Path:
+        """The folder where the definition's relative paths start."""
+        return project_folder(self.file) if self.file else Path.cwd()
+
+    @property
     def text(self) -> str:
         """The definition as written, variables unresolved; empty for one written in Python."""
         return self._text
@@ -400,9 +413,11 @@ class Pipeline(Section):
         )
         if self.engine is Engine.FLINK:  # as every definition was before there were others
             del content["engine"], content["output_mode"], content["emission"]
-        for name in ("deduplicate", "lookup"):
-            if content[name] is None:
+        for name in ("deduplicate", "lookup", "functions"):
+            if not content[name]:
                 del content[name]
+        for name, function in self.functions.items():
+            content["functions"][name]["code"] = function.code(self.project)
         if self.window.type == "session" and self.window.time_zone is None:  # it came later
             del content["window"]["time_zone"]
         if self.lookup is not None:
