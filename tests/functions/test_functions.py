@@ -14,7 +14,9 @@ import pytest
 from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.errors import DefinitionError, RewindowError
 from spark_jobs.lakehouse.tables import Tables
+from spark_jobs.runs.night.nightly import reconcile
 from spark_jobs.runs.planning.plan import make_plan
+from spark_jobs.runs.work.progress import LogProgress
 from spark_jobs.sources import check_expressions
 from tests.runs.small_runs import MINUTE, T0, run, write
 from tests.runs.small_runs import record as plain_record
@@ -276,3 +278,22 @@ def test_a_plan_says_what_depends_on_the_order_or_on_chance(spark, project) -> N
     functions = {"dice": "{python: jobs.words.dice, returns: DOUBLE, aggregate: true, ordered: true}"}
     pipeline = defined(project, "chance", functions=functions, aggregates={"d": "dice(v)"}, keys="{k: k}")
     assert any("called again" in text for text in make_plan(spark, pipeline).warnings)
+
+
+def test_nights_end_in_the_tables_of_one_full_run(spark, project) -> None:
+    records = [record(i) for i in range(150)]
+    aggregates = {"n": "count(*)", "med": f"median_of({READING})", "way": "way(v)", "top": "py_top(v)"}
+    nightly = defined(project, "own_nights", aggregates=aggregates)
+    incremental = []
+    for night in range(3):
+        write(project / "data", records[night * 50 : night * 50 + 50], f"part-{night}.json")
+        incremental.append(reconcile(spark, nightly, LogProgress()).continued_from is not None)
+    assert any(incremental)
+    full = defined(project, "own_full", aggregates=aggregates)
+    run(spark, full)
+    kept = ("run_id", "valid_from", "valid_to", "revision", "cause", "as_of")
+    nights, whole = (
+        sorted(map(repr, spark.table(Tables.of(one).windows).where("valid_to IS NULL").drop(*kept).collect()))
+        for one in (nightly, full)
+    )
+    assert nights == whole
