@@ -46,7 +46,7 @@ def described(pipeline: Pipeline, what: str, last: LastRun | None = None) -> str
     if pipeline.description:
         lines += [escaped(pipeline.description), ""]
     lines += ["| | |", "| --- | --- |", f"| table | `{table}` |"]
-    lines.append(f"| publishing | `{policy.value}`: {policy_in_words(policy, pipeline.publish.share)} |")
+    lines.append(f"| publishing | `{policy.value}`: {policy_in_words(policy, pipeline.publish.tolerance.in_words())} |")
     if pipeline.owner:
         lines.append(f"| owner | {escaped(pipeline.owner)} |")
     lines.append(f"| definition | `{pipeline.file}`, `{pipeline.definition_hash[:12]}` |")
@@ -71,10 +71,9 @@ def described(pipeline: Pipeline, what: str, last: LastRun | None = None) -> str
     return "\n".join(lines)
 
 
-def policy_in_words(policy: Policy, share: float | None) -> str:
-    """What a policy means; `share`: of the published windows computed again, those that may change without one."""
-    tolerance = f" (at most {share:.2%})" if policy is Policy.WITHIN_TOLERANCE else ""
-    return POLICIES[policy] + tolerance
+def policy_in_words(policy: Policy, tolerance: str) -> str:
+    """What a policy means; `tolerance`: what may change without an approval, in words."""
+    return POLICIES[policy] + (f" ({tolerance})" if policy is Policy.WITHIN_TOLERANCE and tolerance else "")
 
 
 def as_of_text(last: LastRun) -> str:

@@ -7,8 +7,10 @@ from enum import StrEnum
 
 from spark_jobs.definition.output import Publish
 from spark_jobs.definition.policy import Policy
+from spark_jobs.definition.restatement import Restatement
 from spark_jobs.errors import DefinitionError
 from spark_jobs.runs.documents import Changes, Gate
+from spark_jobs.runs.restated import beyond
 from spark_jobs.runs.unmet import closed_in_words
 
 _STRICTNESS = (Policy.ALWAYS, Policy.WITHIN_TOLERANCE, Policy.ON_APPROVAL, Policy.NEVER)
@@ -45,20 +47,18 @@ def effective_policy(publish: Publish, requested: Policy | None) -> Policy:
     )
 
 
-def decide(policy: Policy, tolerance: float, changes: Changes, gate: Gate | None) -> Decision:
-    """What becomes of a verified run. `tolerance` is a share (0 to 1) of the published windows that it computed again.
+def decide(policy: Policy, tolerance: Restatement, changes: Changes, gate: Gate | None) -> Decision:
+    """What becomes of a verified run.
 
-    A critical expectation that failed stops the run whatever the policy is. New windows and bookkeeping restate
-    nothing: only updated and retracted windows count against the tolerance. Where readers would see no change at all,
-    nobody needs to approve it.
+    A critical expectation that failed stops the run whatever the policy is. New windows, those that were open before,
+    and bookkeeping restate nothing: only numbers that readers had count against the tolerance. Where readers would see
+    no change at all, nobody needs to approve it.
     """
     if gate is not None and gate.blocks:
         return Decision(Action.STOP, f"the gate is closed: {closed_in_words(gate.critical_failures)}")
-    restated, again = changes.restated, changes.windows_recomputed or 0
-    share = restated / again if again else float(bool(restated))
-    effect = "no published window changes"
-    if restated:
-        effect = f"{restated:,} of {again:,} published windows that the run computed again change ({share:.2%})"
+    restated = changes.of_readers
+    effect = f"{restated.where} {'changes' if restated.windows == 1 else 'change'}" if restated.windows else "no published number changes"
+    too_much = list(beyond(tolerance, restated))
     match policy:
         case Policy.ALWAYS:
             return Decision(Action.PUBLISH, f"the policy is `always`; {effect}")
@@ -68,7 +68,8 @@ def decide(policy: Policy, tolerance: float, changes: Changes, gate: Gate | None
             return Decision(Action.PUBLISH, f"nothing needs an approval: {effect}")
         case Policy.ON_APPROVAL:
             return Decision(Action.ASK, f"the policy requires an approval; {effect}")
-        case Policy.WITHIN_TOLERANCE if share <= tolerance:
-            return Decision(Action.PUBLISH, f"{effect}, within the tolerance of {tolerance:.2%}")
+        case Policy.WITHIN_TOLERANCE if not too_much:
+            within = f", within the tolerance ({tolerance.in_words()})" if restated.windows else ""
+            return Decision(Action.PUBLISH, f"{effect}{within}")
         case _:
-            return Decision(Action.ASK, f"{effect}, more than the tolerance of {tolerance:.2%}")
+            return Decision(Action.ASK, f"{effect}, more than the tolerance allows: {'; '.join(too_much)}")
