@@ -145,7 +145,9 @@ def same(
     if isinstance(left_type, FloatType) and isinstance(right_type, DoubleType):
         equal = left.eqNullSafe(right.cast("float"))
     if rounding is not None:
-        equal = equal | F.coalesce(_within(left.cast("double"), right.cast("double"), rounding, left_type), F.lit(False))
+        equal = equal | F.coalesce(
+            _within(left.cast("double"), right.cast("double"), rounding, left_type), F.lit(False)
+        )
     if tolerance is None or not (tolerance.absolute or tolerance.relative):
         return equal
     near = _near(left.cast("double"), right.cast("double"), tolerance)

@@ -77,7 +77,6 @@ class Restatement(Section):
             raise Refusal("it is a share of the windows that readers had", "write it like `1 %`; a number is `windows`")
         return share
 
-
     def in_words(self) -> str:
         """The limits, in a sentence's part."""
         parts = []

@@ -1,7 +1,7 @@
 """How far two values of one aggregate over the same records may lie apart: sums of floating point follow no one order.
 
-A sum of n numbers, added in any order, is off by at most `(n - 1) u S`, where `u` is the unit roundoff and `S` the sum of
-their absolute values (Jeannerod and Rump, "Improved error bounds for inner products in floating-point arithmetic",
+A sum of n numbers, added in any order, is off by at most `(n - 1) u S`, where `u` is the unit roundoff and `S` the sum
+of their absolute values (Jeannerod and Rump, "Improved error bounds for inner products in floating-point arithmetic",
 2013). So two such sums differ by at most twice that, and two averages by that over n. What an expression makes of it is
 computed: its value with the sum a bound larger, and a bound smaller. All other aggregates are exact.
 """

@@ -12,7 +12,7 @@ import pytest
 
 from spark_jobs.comparison.compare import run_compare
 from spark_jobs.definition import load_pipeline
-from spark_jobs.runs.progress import NoProgress
+from spark_jobs.runs.work.progress import NoProgress
 
 T0, SECOND, WINDOW = 1_600_000_020_000, 1000, 3_600_000
 RECORDS, KEYS = 400, 6

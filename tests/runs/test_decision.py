@@ -5,9 +5,9 @@ import pytest
 from spark_jobs.definition.output import Publish
 from spark_jobs.definition.policy import Policy
 from spark_jobs.errors import DefinitionError
-from spark_jobs.runs.decision import Action, decide, effective_policy
-from spark_jobs.runs.documents import Changes, ExpectationResult, Gate
-from spark_jobs.runs.restated import Move, Restated
+from spark_jobs.runs.life.documents import Changes, ExpectationResult, Gate
+from spark_jobs.runs.life.permission import Action, decide, effective_policy
+from spark_jobs.runs.life.restated import Move, Restated
 
 
 def changes(
@@ -47,7 +47,12 @@ def test_the_policy_decides_by_what_is_restated(policy: Policy, seen: Changes, a
 
 @pytest.mark.parametrize("policy", list(Policy))
 def test_a_closed_gate_stops_every_policy(policy: Policy) -> None:
-    decision = decide(policy, Publish(tolerance="100 %").tolerance, changes(), gate(("critical", False), ("critical", False), ("info", True)))
+    decision = decide(
+        policy,
+        Publish(tolerance="100 %").tolerance,
+        changes(),
+        gate(("critical", False), ("critical", False), ("info", True)),
+    )
     assert decision.action is Action.STOP
     assert "2 critical expectations failed" in decision.why
 
