@@ -24,13 +24,14 @@ class Action(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What is to be done, and why, in a sentence for people."""
+    """What is to be done, and why, in a sentence for people; `rule`: the part of it that does not say what changes."""
 
     action: Action
     why: str
+    rule: str = ""
 
     def to_dict(self) -> dict[str, str]:
-        return {"action": self.action.value, "why": self.why}
+        return {"action": self.action.value, "why": self.why, "rule": self.rule}
 
 
 def effective_policy(publish: Publish, requested: Policy | None) -> Policy:
@@ -63,17 +64,20 @@ def decide(policy: Policy, tolerance: Restatement, changes: Changes, gate: Gate 
         else "no published number changes"
     )
     too_much = list(beyond(tolerance, restated))
+
+    def because(action: Action, rule: str) -> Decision:
+        return Decision(action, f"{effect}, {rule}", rule)
+
     match policy:
         case Policy.ALWAYS:
-            return Decision(Action.PUBLISH, f"the policy is `always`; {effect}")
+            return because(Action.PUBLISH, "the policy is `always`")
         case Policy.NEVER:
-            return Decision(Action.STOP, f"the policy is `never`; {effect}")
+            return because(Action.STOP, "the policy is `never`")
         case Policy.ON_APPROVAL if not changes.changed:
-            return Decision(Action.PUBLISH, f"nothing needs an approval: {effect}")
+            return because(Action.PUBLISH, "nothing needs an approval")
         case Policy.ON_APPROVAL:
-            return Decision(Action.ASK, f"the policy requires an approval; {effect}")
+            return because(Action.ASK, "the policy requires an approval")
         case Policy.WITHIN_TOLERANCE if not too_much:
-            within = f", within the tolerance ({tolerance.in_words()})" if restated.windows else ""
-            return Decision(Action.PUBLISH, f"{effect}{within}")
+            return because(Action.PUBLISH, f"within the tolerance ({tolerance.in_words()})")
         case _:
-            return Decision(Action.ASK, f"{effect}, more than the tolerance allows: {'; '.join(too_much)}")
+            return because(Action.ASK, f"more than the tolerance allows: {'; '.join(too_much)}")

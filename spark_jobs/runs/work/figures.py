@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from spark_jobs.formatting import percent, plural
+from spark_jobs.formatting import plural
 from spark_jobs.lakehouse.change import RESTATED, VISIBLE, WindowChange
 from spark_jobs.lakehouse.counts import RunCounts
 from spark_jobs.runs.life.documents import Changes, EarlierRun, Outcome
@@ -26,8 +26,10 @@ class RunFigures:
     Attributes:
         by_change: Windows of each `WindowChange`.
         windows_recomputed: Published windows that the run computed again: those whose numbers stay, those that get
-            others, and those that it retracts. Nobody has looked at other published windows. The tolerance and the
-            match share are shares of these. Where each pane is a row of its own, they count panes, as `by_change` does.
+            others, and those that it retracts. Nobody has looked at other published windows. Where each pane is a row
+            of its own, they count panes, as `by_change` does.
+        restated_share: Windows of which a number that readers had changes, as a share of those that readers had on the
+            same days.
         counts: What the run counted, by the names of `RunCounts`. The pairs are those of the windows that it computed:
             a record of overlapping windows is in several. A night reads only what is new, so its windows can have
             dropped more than its late records.
@@ -36,6 +38,7 @@ class RunFigures:
     by_change: Mapping[str, int] | None
     windows_recomputed: int | None
     counts: Mapping[str, int | None]
+    restated_share: float | None = None
 
     @classmethod
     def of(cls, changes: Changes | EarlierRun | None, outcome: Outcome | None = None) -> RunFigures:
@@ -48,7 +51,9 @@ class RunFigures:
             return cls(None, None, counted.known())
         by_change = {kind.value: changes.counts.get(kind, 0) for kind in WindowChange}
         numbers = counted.known() | {name: n for name, n in changes.known().items() if n is not None}
-        return cls(by_change, changes.windows_recomputed, numbers)
+        restated = changes.restated
+        share = None if restated is None else (restated.share if restated.windows else 0.0)
+        return cls(by_change, changes.windows_recomputed, numbers, share)
 
     @property
     def windows(self) -> int | None:
@@ -129,7 +134,7 @@ class RunFigures:
             on_time, late, dropped = (plural(self._of(name), "(record, window) pair") for name in _PAIRS)
             found["On time"] = f"{on_time} of the windows that the run computed"
             found["Late, counted"] = f"{late}, within the allowed lateness"
-            found["Late, dropped"] = f"{dropped}, {percent(self.dropped_share or 0, 1)} of all"
+            found["Late, dropped"] = dropped
         if (late_records := self.counts["records_late"]) is not None:
             found["Late records"] = f"{late_records:,} of the records that the run read: a window dropped them"
         return found
