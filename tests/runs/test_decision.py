@@ -93,13 +93,16 @@ NIGHT = Restated(
         ({"windows": 5}, ""),
         ({"windows": 4}, "5 windows, and 4 may change"),
         ({"reach": "2 d"}, ""),
-        ({"reach": "1 d"}, "2 d back, and 1 d may change"),
+        ({"reach": "1 d"}, "2 days back, and 1 day may change"),
         ({"change": {"revenue": "0.012 %"}}, ""),
-        ({"change": {"revenue": "0.01 %"}}, "`revenue` moves by 0.01 %, and 0.01 % is allowed"),
+        ({"change": {"revenue": "0.01 %"}}, "`revenue` moves by 0.012 %, and 0.01 % is allowed"),
         ({"change": {"revenue": 60}}, ""),
         ({"change": {"revenue": 59.9}}, "`revenue` moves by 60, and 59.9 is allowed"),
         ({"change": {"longest": 1}}, "`longest` moves by 2, and 1 is allowed"),
-        ({"share": "1 %", "windows": 4, "reach": "1 d"}, "5 windows, and 4 may change; 2 d back, and 1 d may change"),
+        (
+            {"share": "1 %", "windows": 4, "reach": "1 d"},
+            "5 windows, and 4 may change; 2 days back, and 1 day may change",
+        ),
     ],
 )
 def test_a_night_is_measured_by_what_readers_had(tolerance: object, asked: str) -> None:

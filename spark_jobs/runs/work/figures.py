@@ -85,7 +85,7 @@ class RunFigures:
     def match_share(self) -> float | None:
         """`unchanged`, as a share (0 to 1) of the windows that readers had and the run computed again; None: none."""
         unchanged, again = self.unchanged, (self.unchanged or 0) + (self.restated or 0)
-        return None if unchanged is None or not again else unchanged / again
+        return None if unchanged is None or not self.windows_recomputed or not again else unchanged / again
 
     @property
     def computed_in_words(self) -> str:
