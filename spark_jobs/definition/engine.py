@@ -25,6 +25,11 @@ class Engine(StrEnum):
     SPARK = "spark"
     KAFKA_STREAMS = "kafka_streams"
 
+    @property
+    def decides_by_order_alone(self) -> bool:
+        """Whether the order in a partition decides what is late, and no clock of an arrival."""
+        return self is Engine.KAFKA_STREAMS
+
 
 def _tag(value: Any) -> str:
     if isinstance(value, StreamsWatermark) or (isinstance(value, Mapping) and "grace" in value):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -48,7 +48,7 @@ def project_files(answers: Answers, project: Path) -> list[ProjectFile]:
     return files_around(answers.name, definition_text(answers, project), answers.null_keys)
 
 
-def files_around(name: str, definition: str, null_keys: Sequence[str] = ()) -> list[ProjectFile]:
+def files_around(name: str, definition: str, null_keys: Collection[str] = ()) -> list[ProjectFile]:
     """The definition of a pipeline, and what a project needs beside it."""
     return [
         ProjectFile(f"dags/pipelines/{name}.yaml", definition),
@@ -156,7 +156,7 @@ def disorder_line(answers: Answers) -> str:
     )
 
 
-def suite_text(name: str, null_keys: Sequence[str] = ()) -> str:
+def suite_text(name: str, null_keys: Collection[str] = ()) -> str:
     """The pipeline's own suite: one expectation for each count that a person can make stricter."""
     expectations = [
         {
