@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 _READS = frozenset({"check", "plan", "compare", "history", "sql", "doctor", "expectations", "live"})
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _WATCHING: list[threading.Thread] = []
+_ENDING = threading.Event()
 
 
 def end_on_interrupt() -> None:
@@ -32,6 +33,18 @@ def end_on_interrupt() -> None:
     _WATCHING[0].start()
 
 
+def leave_the_end_to_the_watcher() -> None:
+    """Return only where no signal has come: else the watcher ends this process, with its own sentence and exit code."""
+    if _WATCHING:
+        _ENDING.wait(_MOMENT)
+    if _ENDING.is_set():
+        threading.Event().wait()
+
+
+_MOMENT = 0.2
+"""Seconds: the number of a signal that has made something fail is read within."""
+
+
 def _leave_to_the_watcher(*_: object) -> None:
     """The interpreter writes the signal's number only where there is a handler."""
 
@@ -43,10 +56,13 @@ def _watch(come: int) -> None:
 
 
 def _end(number: int) -> None:
+    _ENDING.set()
+    terminal = os.dup(2)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # what fails now, because Java is interrupted too, says nothing
     said = sentence(sys.argv[1] if len(sys.argv) > 1 else "") + "\n"
-    if os.isatty(2):
+    if os.isatty(terminal):
         said = f"\r\x1b[2K{said}\x1b[?25h"  # in place of the line that shows the progress; then the cursor again
-    os.write(2, said.encode())  # at once: whatever draws the progress draws no more after this
+    os.write(terminal, said.encode())
     with suppress(Exception):  # the process ends, whatever its folder says
         _record()
     os._exit(128 + number)

@@ -17,8 +17,8 @@ class Fidelity:
     """The level, and why it is not higher.
 
     `recorded`: the live job has written down what it decided by. `log_order`: partition, offset and the broker's append
-    time are known, or the order alone decides. `approximate`: the producer's time is known instead, so only the order within a partition is
-    certain. `complete_only`: the order is not known, and faithful results are refused.
+    time are known, or the order alone decides. `approximate`: the producer's time is known instead, so only the order
+    within a partition is certain. `complete_only`: the order is not known, and faithful results are refused.
     """
 
     level: Level

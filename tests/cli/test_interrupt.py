@@ -49,8 +49,8 @@ def test_an_interrupted_run_says_in_one_sentence_what_was_published_and_how_to_g
     assert sentence.endswith("start the command again")
     environ = {**os.environ, "REWINDOW_HOME": str(tmp_path)}
     status = [sys.executable, "-m", "spark_jobs.cli", "runs", "--json"]
-    listed = json.loads(subprocess.run(status, cwd=ROOT, env=environ, capture_output=True, text=True).stdout)
-    (run,) = listed["runs"] if isinstance(listed, dict) else listed
+    listed = subprocess.run(status, cwd=ROOT, env=environ, capture_output=True, text=True).stdout
+    (run,) = map(json.loads, listed.splitlines())
     assert run["status"] == "failed" and "interrupted" in run["message"]
     assert not list((tmp_path / "warehouse").glob("demo/departures_hourly/data/**/*.parquet"))
 
