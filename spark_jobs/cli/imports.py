@@ -29,6 +29,12 @@ def import_flink_sql(
         str | None,
         typer.Option(help="When the live job's source started, as 2024-01-31T10:00:00Z: Flink's ticks begin there."),
     ] = None,
+    history: Annotated[
+        str | None,
+        typer.Option(
+            metavar="files:PATTERN", help="The records of its topics lie in these files, as files:data/*.jsonl."
+        ),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite definitions of these names.")] = False,
 ) -> None:
     """Make a definition of each windowed query of a Flink SQL script, with Flink's own parser.
@@ -45,7 +51,7 @@ def import_flink_sql(
     except (OSError, UnicodeDecodeError) as error:
         raise DefinitionError(f"cannot be read: {error}", str(file), "Name a Flink SQL script.") from None
     with FlinkParser() as parser:
-        imported = import_script(text, file.name, parser, timer_start)
+        imported = import_script(text, file.name, parser, timer_start, history)
     texts = {one.name: one.text for one in imported.definitions}
     paths = {name: _new(directory, name, force) for name in texts}
     for name, text in texts.items():
