@@ -171,6 +171,6 @@ def test_the_records_of_a_topic_can_lie_in_files(parser: FlinkParser, tmp_path: 
     assert not pipeline.history.position.missing
     assert "CHECK: the columns of the files that hold them" in made.text
     if kind == "json":
-        assert "`kafka_offset` BIGINT" in made.text
+        assert "kafka_offset BIGINT" in made.text
     with pytest.raises(DefinitionError, match=r"Write files:PATTERN"):
         import_script(script, "tumble.sql", parser, None, "data/*.jsonl")
