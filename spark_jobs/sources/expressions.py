@@ -135,9 +135,9 @@ def problem(pipeline: Pipeline, path: FieldPath, refused: Refused) -> Problem:
 
 def _hint(pipeline: Pipeline, path: FieldPath, refused: Refused) -> str:
     """What to do; where a schema says which fields of a record are read, a missing one can be added there."""
-    is_of_records = path[:1] not in _OF_OTHERS and path[:2] != ("history", "position")
-    is_of_files = path[:2] == ("history", "position") and pipeline.history.kind == "files"
-    if refused.is_missing and pipeline.value.ddl is not None and (is_of_records or is_of_files):
+    decodes_rows = pipeline.value.column is None  # else the position has columns of its own beside the payload
+    is_of_records = path[:1] not in _OF_OTHERS and (decodes_rows or path[:2] != ("history", "position"))
+    if refused.is_missing and pipeline.value.ddl is not None and is_of_records:
         return f"{refused.hint}; if the records have it, add it to `value.schema`"
     return refused.hint
 
