@@ -104,8 +104,8 @@ def backfill_params(pipeline: Pipeline, last: LastRun | None = None) -> dict[str
         ),
         "another_log": _param(
             "another_log",
-            "Go on where the history is another log than the one that was read (a topic that was made anew, other "
-            "files): what is there now takes the place of **all** that is published.",
+            "Allow a history that is another log than the one that was read before (a topic that was made anew, other "
+            "files). What this log gives then replaces **all** that is published.",
             False,
         ),
         "dry_run": _dry_run_param(_DRY_RUNS),

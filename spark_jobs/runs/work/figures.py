@@ -136,7 +136,7 @@ class RunFigures:
             found["Late, counted"] = f"{late}, within the allowed lateness"
             found["Late, dropped"] = dropped
         if (late_records := self.counts["records_late"]) is not None:
-            found["Late records"] = f"{late_records:,} of the records that the run read: a window dropped them"
+            found["Late records"] = f"{late_records:,} of the new records: too late for a window, which dropped them"
         return found
 
 
