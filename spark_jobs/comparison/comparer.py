@@ -70,7 +70,7 @@ from spark_jobs.replay.band import UNDECIDED, Band
 from spark_jobs.replay.columns import OFFSET, PARTITION
 from spark_jobs.replay.engine import Replay
 from spark_jobs.replay.other_values import OtherValue, other_values
-from spark_jobs.replay.rounding import rounding_bound, rounding_name
+from spark_jobs.replay.rounding import rounding_bounds, rounding_name
 from spark_jobs.replay.rule_book import Emission
 from spark_jobs.replay.spec import complete_name
 from spark_jobs.spark.cached import CachedFrames
@@ -132,16 +132,13 @@ class Comparer:
 
     @cached_property
     def _bounds(self) -> dict[str, str]:
-        """The bounds of the aggregates that depend on the order of additions: an SQL aggregate by aggregate."""
-        spec, records = self._given.spec, self._given.history.records
-        bounds = {v: rounding_bound(records, spec.aggregates[v]) for v in self.emitted.values}
-        return {v: bound for v, bound in bounds.items() if bound is not None}
+        aggregates = {v: self._given.spec.aggregates[v] for v in self.emitted.values}
+        return rounding_bounds(self._given.history.records, aggregates)
 
     @cached_property
     def replay(self) -> Replay:
         """The replay, with the bounds beside the aggregates."""
-        bounds = {rounding_name(v): bound for v, bound in self._bounds.items()}
-        return self._given.with_aggregates(bounds) if bounds else self._given
+        return self._given.with_aggregates(self._bounds) if self._bounds else self._given
 
     @cached_property
     def band(self) -> Band:
@@ -159,7 +156,7 @@ class Comparer:
             not_final_from=MAX_TIMESTAMP if flushed else open_from(timeline, spec.allowed_lateness),
             tolerance=self.live.tolerance,
             may_be_out_until=spec.rules.may_be_out_until,
-            rounded=tuple(self._bounds),
+            rounded=tuple(v for v in self.emitted.values if rounding_name(v) in self._bounds),
         )
 
     @cached_property

@@ -8,6 +8,8 @@ computed: its value with the sum a bound larger, and a bound smaller. All other 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, DoubleType, FloatType, NumericType
@@ -22,6 +24,12 @@ _UNIT = {DoubleType: 2.0**-53, FloatType: 2.0**-24}
 def rounding_name(aggregate: str) -> str:
     """The column with the bound of an aggregate."""
     return f"rw_rounding_{aggregate}"
+
+
+def rounding_bounds(records: DataFrame, aggregates: Mapping[str, str]) -> dict[str, str]:
+    """The bounds (SQL) of those of the aggregates that depend on the order of additions, by `rounding_name`."""
+    bounds = {rounding_name(name): rounding_bound(records, text) for name, text in aggregates.items()}
+    return {name: bound for name, bound in bounds.items() if bound is not None}
 
 
 def rounding_bound(records: DataFrame, text: str) -> str | None:
