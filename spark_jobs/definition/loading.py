@@ -52,7 +52,11 @@ def load_pipeline(
     tree = read_tree(_read_text(path) if text is None else text, str(path), variables)
     written = _complete_paths(tree, project_folder(path))
     sources = SourceMap(tree.sources.file, tree.sources.lines, {**tree.sources.unresolved, **written})
-    problems = [*tree.problems, *_read_schema_files(tree, project_folder(path), variables)]
+    problems = [
+        *tree.problems,
+        *_left_open(tree.data, sources),
+        *_read_schema_files(tree, project_folder(path), variables),
+    ]
     pipeline = None
     more = 0
     try:
@@ -68,6 +72,20 @@ def load_pipeline(
     if problems or pipeline is None:
         raise DefinitionError.listing(_first(problems, more))
     return pipeline.loaded_from(sources, text if text is not None else _read_text(path))
+
+
+CHECK = "CHECK"
+"""Stands in a draft where a person has to write a value."""
+
+
+def _left_open(value: Any, sources: SourceMap, path: FieldPath = ()) -> Iterator[Problem]:
+    """The values of a draft that nobody has filled in yet."""
+    if value == CHECK:
+        field = ".".join(map(str, path))
+        yield Problem(sources.file, sources.line(path), field, f"still says `{CHECK}`", "fill in the live job's own")
+    elif isinstance(value, (Mapping, list, tuple)):
+        for name, part in value.items() if isinstance(value, Mapping) else enumerate(value):
+            yield from _left_open(part, sources, (*path, name))
 
 
 def _first(problems: Sequence[Problem], more: int) -> list[Problem]:

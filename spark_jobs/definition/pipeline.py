@@ -256,6 +256,12 @@ class Pipeline(Section):
             return {**given, "table": info.data["name"]}
         return output
 
+    @field_validator("publish")
+    @classmethod
+    def _tolerance_names_aggregates(cls, publish: Publish, info: ValidationInfo) -> Publish:
+        _refuse_undefined(("change", publish.tolerance.change, info.data.get("aggregates")), at=("tolerance",))
+        return publish
+
     @field_validator("live")
     @classmethod
     def _live_names_what_is_defined(cls, live: LiveField | None, info: ValidationInfo) -> LiveField | None:

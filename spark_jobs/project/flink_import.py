@@ -35,6 +35,7 @@ from spark_jobs.project.flink_source import (
     columns_of,
     event_time,
     of_sink,
+    on_files,
 )
 from spark_jobs.project.yaml_text import scalar
 
@@ -80,9 +81,16 @@ class Imported:
     missing: tuple[Missing, ...] = ()
 
 
-def import_script(text: str, file: str, parser: FlinkParser, timer_start: str | None = None) -> Imported:
-    """Import a script. Raises DefinitionError for text that is not Flink SQL."""
+def import_script(
+    text: str, file: str, parser: FlinkParser, timer_start: str | None = None, history: str | None = None
+) -> Imported:
+    """Import a script. Raises DefinitionError for text that is not Flink SQL.
+
+    `history`: files that hold the records of the script's topics, as `files:data/*.jsonl`; None: the topics are read.
+    """
     script = read_script(parser.statements(text, file))
+    if history is not None:
+        script.tables = {name: on_files(table, history) for name, table in script.tables.items()}
     remarks = [_unused(name, value) for name, value in script.settings.items() if not name.startswith(EMIT)]
     found = [remark for remark in remarks if remark is not None]
     found += [Remark(other.line, other.text[:60], "this statement has no counterpart") for other in script.others]
