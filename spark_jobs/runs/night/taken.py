@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs.definition import Pipeline
@@ -161,12 +161,12 @@ def unfiltered(pipeline: Pipeline) -> Pipeline | None:
     return pipeline.model_copy(update={"filter": filter_, "event_time": event_time})
 
 
-def rejected(records: DataFrame, pipeline: Pipeline) -> DataFrame:
-    """The canonical `records` of the definition `unfiltered` that the definition itself leaves out."""
+def is_rejected(records: DataFrame, pipeline: Pipeline) -> Column:
+    """Whether the definition itself leaves out a canonical record of the definition `unfiltered`."""
     condition = pipeline.filter.before_watermark
     fails = F.lit(False) if condition is None else ~F.coalesce(or_null(records, condition), F.lit(False))
     is_missing = F.lit(pipeline.event_time.missing == "drop") & F.col(REASON).eqNullSafe(MISSING_EVENT_TIME)
-    return records.where((F.col(REASON).isNull() & fails) | is_missing)
+    return (F.col(REASON).isNull() & fails) | is_missing
 
 
 def _knows_empty(pipeline: Pipeline) -> bool:
