@@ -30,9 +30,17 @@ class Place(ABC):
         if walk.shape is s.Shape.LOOKUP:
             self._write_regions(Log())
 
-    def pipeline(self) -> Pipeline:
+    def pipeline(self, redefined: int) -> Pipeline:
+        """The pipeline over the history; `redefined`: how often its definition has changed."""
         return definition(
-            self.walk, self.name, self.history, self.folder, regions=self.regions, value=self.value, job=self.job
+            self.walk,
+            self.name,
+            self.history,
+            self.folder,
+            regions=self.regions,
+            value=self.value,
+            job=self.job,
+            redefined=redefined,
         )
 
     @property

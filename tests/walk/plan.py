@@ -18,6 +18,10 @@ class Kind(StrEnum):
     HIVE = "hive"
     VIEW = "view"
     TOPIC = "topic"
+    UNION = "union"
+    """Files with the records of partition 0, and an Iceberg table with those of partition 1, as one stream."""
+    STITCHED = "stitched"
+    """A topic, and an Iceberg table that its records are moved to."""
     QUERY = "query"
     """Files, and the checkpoint of a Structured Streaming query that has read them."""
 
@@ -204,6 +208,24 @@ class Move(Step):
 
     key: str
     region: str
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Redefine(Step):
+    """The pipeline has one more aggregate from now on."""
+
+
+# What happens to a topic and the table of its older records.
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Archive(Step):
+    """All records are in the table from now on, also those that are in the topic."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Trim(Step):
+    """The topic removes what is in the table."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)

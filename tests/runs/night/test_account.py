@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -13,7 +12,6 @@ from pyspark.sql import functions as F
 from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.replay import engine
 from spark_jobs.replay.engine import Replay
-from spark_jobs.replay.sessions import SessionReplay
 from spark_jobs.runs.life.store import RunStore
 from spark_jobs.runs.night.account import Account
 from spark_jobs.runs.night.nightly import reconcile
