@@ -208,10 +208,11 @@ def counted_pairs(records: DataFrame, spec: ReplaySpec, span: TimeRange | None) 
         F.count_if(admitted & has_window).alias("entered"),
         F.coalesce(F.sum(F.when(admitted & has_window, own)), F.lit(0)).alias("pairs"),
     ).collect()[0]
+    account = Account(**row.asDict())
     if not (spec.has_sessions and span is not None):
-        return Account(**row.asDict())
+        return account
     why = "where a session begins, its records say together: a run over a part of the range does not count its pairs"
-    return Account(**row.asDict() | {"pairs": None}, unknown=(why,))
+    return account.model_copy(update={"pairs": None, "unknown": (why,)})
 
 
 def pairs_in(windows: DataFrame) -> int:

@@ -43,10 +43,14 @@ _WAY_OUT = (
 
 @dataclass(frozen=True, slots=True)
 class ReadBefore:
-    """The reading of a pipeline, and the run that took it last."""
+    """The reading of a pipeline, and the run that took it last.
+
+    `moved`: the inputs of a union that have other numbers by now than that run's; the reading has those of now.
+    """
 
     run_id: str
     reading: Reading
+    moved: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +99,14 @@ def take(
     most = most_buckets(len(ends))
     partitions = {p: PartitionReading.of(end, all_of(found.get(p, {})).fitted(most)) for p, end in ends.items()}
     unplaced = seen.records - placed_in(seen.positions)
-    fresh = Reading(tuple(map(without_files, identities)), partitions, empty, placed_by(pipeline), unplaced)
+    fresh = Reading(
+        tuple(map(without_files, identities)),
+        partitions,
+        empty,
+        placed_by(pipeline),
+        unplaced,
+        inputs=names_of(pipeline),
+    )
     if before is None:
         return Taken(fresh)
     known = before.reading
@@ -107,8 +118,19 @@ def take(
             raise HistoryError(problem, opened.description, _WAY_OUT)
         return Taken(fresh, problem)
     again = read_again(known, found, ends, beside)
+    if before.moved and any(partition.positions.gone for partition in again.values()):
+        raise _moved(before, opened)
     empty = empty_in_both(known.empty, known.ends, empty)
     return Taken(replace(fresh, partitions=again, empty=empty, final_until=known.final_until))
+
+
+def _moved(before: ReadBefore, opened: OpenHistory) -> HistoryError:
+    return HistoryError(
+        f"the inputs {', '.join(before.moved)} of the union have other numbers than in run {before.run_id}, and "
+        "records that it has read are gone: what is kept of them names their partitions by these numbers",
+        opened.description,
+        "Leave the inputs in their order, and put new ones behind them; or write to another table (output.table).",
+    )
 
 
 def positions_of(
