@@ -154,7 +154,7 @@ class Reading:
 
     def named_by(self, files: Sequence[tuple[PinnedFile, ...] | None]) -> Reading:
         """The reading with the files of each input, which a plan keeps apart."""
-        named = (replace(own, files=found) for own, found in zip(self.identities, files, strict=True))
+        named = (own.with_files(found) for own, found in zip(self.identities, files, strict=True))
         return replace(self, identities=tuple(named))
 
     def to_json(self) -> dict[str, Any]:
