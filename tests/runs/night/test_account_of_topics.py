@@ -68,7 +68,11 @@ class OfTopic:
         options = {"kafka.bootstrap.servers": self.kafka.servers, "subscribe": self.name}
         rows = self.spark.read.format("kafka").options(**options).load()
         rows = rows.select("partition", "offset", "timestamp", "key", "value").where(F.col("offset") < below)
-        rows.coalesce(1).writeTo(table).using("iceberg").createOrReplace()
+        if self.spark.catalog.tableExists(table):
+            last = self.spark.table(table).agg(F.max("offset")).collect()[0][0]
+            rows.where(F.col("offset") > last).coalesce(1).writeTo(table).append()
+        else:
+            rows.coalesce(1).writeTo(table).using("iceberg").create()
         for partition in (0, 1):
             self.kafka.delete_records(self.name, partition, below - above)
         past = {"table": table}
