@@ -63,7 +63,7 @@ def story(spark: SparkSession, folder: Path, first: tuple[str, ...], then: tuple
     kept = {}
     if loses:
         (folder / "one" / "old.json").unlink()
-        reconcile(spark, defined, LogProgress())
+        run(spark, defined)
         kept = {cell: value for cell, value in windows(spark, defined).items() if value[1] == "history_gone"}
         assert kept and all(published[cell][0] == n for cell, (n, _) in kept.items())
     other = union(folder, name, then)

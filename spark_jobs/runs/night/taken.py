@@ -110,7 +110,7 @@ def take(
     if before is None:
         return Taken(fresh)
     known = before.reading
-    is_alike = known.placed_by == fresh.placed_by
+    is_alike = known.placed_by == fresh.placed_by and not before.moved  # a digest has the number of the partition
     read_to, trusted = ends if is_cut else {}, _trusted(pipeline, identities)
     beside = compared(known, found, read_to, by_arrival=is_alike, trusted_from=trusted)
     if problem := _another_log(pipeline, identities, before, found, beside, is_cut=is_cut, ends=_ends_of(opened)):
