@@ -6,7 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from spark_jobs.definition import Pipeline, load_pipeline
+from spark_jobs.definition.instants import format_instant
+from tests.runs.small_runs import T0
 from tests.walk.plan import Kind, Shape, Walk
+from tests.walk.truth import TICK
 
 NAMESPACE = "walks"
 COLUMNS = "p INT, o BIGINT, a BIGINT, k STRING, t BIGINT, v BIGINT, i BIGINT"
@@ -40,11 +43,12 @@ _INPUT = """    - name: {name}
       value: {{schema: "{columns}"}}
       keys: {{g: k}}
       event_time: {{expression: t, unit: ms}}
-      watermark: {{generator: bounded_out_of_orderness, bound: 10 s, partitions: [0]}}
+      watermark: {{generator: bounded_out_of_orderness, bound: 10 s, partitions: [0]{timer}}}
 """
 OF_UNION = "end_of_input: flush"
-FLINK = """watermark: {generator: bounded_out_of_orderness, bound: 10 s, partitions: [0, 1]}
+_FLINK = """watermark: {{generator: bounded_out_of_orderness, bound: 10 s, partitions: [0, 1]{timer}}}
 end_of_input: flush"""
+_TIMER = f", emission: periodic, interval: {TICK // 1000} s, timer_start: '{format_instant(T0)}'"
 
 
 def definition(
@@ -55,7 +59,7 @@ def definition(
     *,
     regions: str,
     value: str | None = None,
-    job: str = FLINK,
+    job: str | None = None,
     redefined: int = 0,
 ) -> Pipeline:
     """The pipeline `name`; `history` and `value` are its sections in YAML, `job` says how its live job runs.
@@ -68,7 +72,7 @@ def definition(
     text = _YAML.format(
         name=name,
         history=history,
-        job=job,
+        job=job or _FLINK.format(timer=timer_of(walk)),
         reads="" if walk.kind is Kind.UNION else read,
         added="".join(f", most_{n}: max(v)" for n in range(redefined)),
         window=_WINDOWS.get(walk.shape, "{type: tumbling, size: 1 min}"),
@@ -77,9 +81,16 @@ def definition(
     return load_pipeline(folder / f"{name}.yaml", text=text)
 
 
-def union_of(histories: Mapping[str, str]) -> str:
+def timer_of(walk: Walk) -> str:
+    """What a watermark says of its timer."""
+    return _TIMER if walk.periodic else ""
+
+
+def union_of(walk: Walk, histories: Mapping[str, str]) -> str:
     """The section `history` of a union of these inputs, by name."""
-    inputs = (_INPUT.format(name=name, history=one, columns=COLUMNS) for name, one in histories.items())
+    inputs = (
+        _INPUT.format(name=name, history=one, columns=COLUMNS, timer=timer_of(walk)) for name, one in histories.items()
+    )
     return "\n  kind: union\n  of:\n" + "".join(inputs)
 
 

@@ -243,7 +243,7 @@ def fits(kind: s.Kind, shape: s.Shape) -> bool:
 def drawn(seed: int, kind: s.Kind, shape: s.Shape, steps: int) -> s.Walk:
     """A walk of so many steps; the same for the same arguments."""
     draw = random.Random(f"{seed} {kind} {shape}")
-    walk = s.Walk(kind, shape, (), running_maximum=_counts_latest(draw, kind, shape))
+    walk = s.Walk(kind, shape, (), running_maximum=_counts_latest(draw, kind, shape), periodic=_is_periodic(draw, kind))
     worlds, taken = [World(walk, Runs(walk))], list[s.Step]()
     for step in _steps(draw, worlds):
         taken.append(step)
@@ -251,6 +251,10 @@ def drawn(seed: int, kind: s.Kind, shape: s.Shape, steps: int) -> s.Walk:
         if len(taken) >= steps and isinstance(step, s.RUNS):
             return replace(walk, steps=tuple(taken))
     raise AssertionError("steps never end")
+
+
+def _is_periodic(draw: random.Random, kind: s.Kind) -> bool:
+    return draw.random() < 0.25 and kind is not s.Kind.QUERY
 
 
 def _counts_latest(draw: random.Random, kind: s.Kind, shape: s.Shape) -> bool:

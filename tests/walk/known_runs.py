@@ -119,6 +119,7 @@ class Runs:
             before,
             _starts(step) if isinstance(step, s.Part) else None,
             log.batches,
+            self.walk.periodic,
         )
 
     def ran(self, step: s.Step, log: Log) -> None:

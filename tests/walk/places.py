@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.definition import Pipeline
 from tests.walk import plan as s
-from tests.walk.definitions import COLUMNS, FLINK, NAMESPACE, definition, position
+from tests.walk.definitions import COLUMNS, NAMESPACE, definition, position
 from tests.walk.log import Log, Record
 
 
@@ -21,7 +21,7 @@ class Place(ABC):
     """The history of one walk. `name` is the pipeline's. `value`: how values are decoded, where no column has them."""
 
     value: ClassVar[str | None] = None
-    job: str = FLINK
+    job: str | None = None
 
     def __init__(self, spark: SparkSession, folder: Path, name: str, walk: s.Walk) -> None:
         self.spark, self.folder, self.name, self.walk = spark, folder, name, walk

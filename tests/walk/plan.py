@@ -291,12 +291,16 @@ RUNS = (Night, Full, Part)
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """What happens to one pipeline. `running_maximum`: where an arrival goes back, the latest one so far counts."""
+    """What happens to one pipeline.
+
+    `running_maximum`: where an arrival goes back, the latest one so far counts. `periodic`: watermarks come at ticks.
+    """
 
     kind: Kind
     shape: Shape
     steps: tuple[Step, ...]
     running_maximum: bool = False
+    periodic: bool = False
 
     @property
     def runs(self) -> int:
@@ -307,4 +311,5 @@ class Walk:
         """The walk as Python, a step a line."""
         steps = "".join(f"        {step!r},\n" for step in self.steps)
         more = ", running_maximum=True" if self.running_maximum else ""
+        more += ", periodic=True" if self.periodic else ""
         return f"Walk(\n    {self.kind!r}, {self.shape!r},\n    (\n{steps}    ){more},\n)"

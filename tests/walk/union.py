@@ -22,7 +22,7 @@ class Union(Place):
 
     @property
     def history(self) -> str:
-        return union_of({name: part.history for name, part in zip(("zero", "one"), self.parts, strict=True)})
+        return union_of(self.walk, {name: part.history for name, part in zip(("zero", "one"), self.parts, strict=True)})
 
     def change(self, step: s.Step, before: Log, after: Log) -> None:
         for number, part in enumerate(self.parts):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -84,7 +84,7 @@ class Fault:
         """The steps up to the fault as Python, and what was wrong."""
         more = f"\n  and {len(self.what) - 8} more" if len(self.what) > 8 else ""
         wrong = "\n  ".join(self.what[:8])
-        done = s.Walk(self.walk.kind, self.walk.shape, self.walk.steps[: self.at + 1], self.walk.running_maximum)
+        done = replace(self.walk, steps=self.walk.steps[: self.at + 1])
         step = self.walk.steps[self.at]
         return f"after {step!r} ({self.note or 'no note'}):\n  {wrong}{more}\n{done.shown()}"
 
