@@ -49,7 +49,7 @@ from spark_jobs.sources.records.decode import RAW, REASON
 from spark_jobs.sources.records.lookup import pin_lookup
 from spark_jobs.sources.records.payload import column_fields, encoded_fields
 from spark_jobs.sources.records.schemas import pin_schemas
-from spark_jobs.sources.stitched import empty_stitched, open_stitched
+from spark_jobs.sources.stitched import empty_stitched, open_stitched, past_positions
 from spark_jobs.sources.union import joined, names_of
 from spark_jobs.sources.zone_rules import refuse_unlike_zone
 from spark_jobs.spark.expression_tree import names_in
@@ -104,6 +104,10 @@ class Source:
     def in_files(self, opened: OpenHistory, files: Sequence[PinnedFile]) -> DataFrame:
         """The frame of `opened`, of these of its files alone; all of it where records cannot be told by their file."""
         return opened.frame
+
+    def before_topic(self, opened: OpenHistory) -> DataFrame | None:
+        """The positions of the rows that a table has before its topic goes on; None: there is no such table."""
+        return None
 
 
 def source_of(spark: SparkSession, pipeline: Pipeline) -> Source:
@@ -415,6 +419,9 @@ class StitchedSource(Source):
 
     def topic(self) -> Topic | None:
         return self.history.recent
+
+    def before_topic(self, opened: OpenHistory) -> DataFrame | None:
+        return past_positions(self.spark, self.history, self.pipeline, opened)
 
     def empty(self, schemas: PinnedSchemas | None) -> OpenHistory:
         with named_by(self.pipeline, "history"):
