@@ -1,0 +1,102 @@
+"""The case format `flink-sql-case/1`: one Flink SQL query, its records, and what real Flink did with them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from spark_jobs.eventtime.strategy import WatermarkScope, WatermarkStrategy
+from spark_jobs.eventtime.suppliers import AverageOfLast, Lag
+from spark_jobs.eventtime.two_phases import Slices
+from spark_jobs.eventtime.wall_clock import WallClockSessions, WallClockWindows
+from spark_jobs.eventtime.windows import RegularWindows, SessionWindows
+from tests.conformance.case import Case
+
+FORMAT = "flink-sql-case/1"
+
+
+@dataclass(frozen=True)
+class Version:
+    """One version of Flink: its name, and what the case records of it."""
+
+    name: str
+    expected: dict[str, Any]
+
+    @property
+    def is_new(self) -> bool:
+        """Whether it is one of those since 2.0."""
+        return self.name.startswith("2.")
+
+
+class SqlCase(Case):
+    """One case file; the watermark's strategy and the windows depend on the version of Flink."""
+
+    @cached_property
+    def versions(self) -> list[Version]:
+        document = self.document
+        older = document.get("expected_flink_1_20_3", document["expected"])
+        return [Version("2.3.0", document["expected"]), Version("1.20.3", older)]
+
+    @property
+    def windows(self) -> RegularWindows | SessionWindows | WallClockWindows | WallClockSessions:
+        """The windows, in the session zone's wall clock where the event time is a TIMESTAMP_LTZ."""
+        config, assigner = self.config, self.assigner
+        if config["time"] != "TIMESTAMP_LTZ" or config["time_zone"] == "UTC":
+            return assigner
+        zone = ZoneInfo(config["time_zone"])
+        if isinstance(assigner, SessionWindows):
+            return WallClockSessions(assigner, zone)
+        return WallClockWindows(assigner, zone)
+
+    def sql_strategy(self, version: Version) -> WatermarkStrategy:
+        """The strategy of the table's watermark. Before 2.0 a tick emits the last row's."""
+        lag = self.config["watermark"]["lag_ms"]
+        per_event = self.config["emission"]["mode"] == "per_event"
+        generator = Lag(lag) if version.is_new or per_event else AverageOfLast(1, lag)
+        strategy = self.strategy(all_idle_emits_maximum=version.is_new)
+        scope = WatermarkScope.PARTITION if self.config["watermark_push_down"] else WatermarkScope.SUBTASK
+        return WatermarkStrategy(
+            **{
+                **{name: getattr(strategy, name) for name in strategy.__slots__},
+                "generator": generator,
+                "scope": scope,
+            }
+        )
+
+    def slices(self, version: Version) -> Slices | None:
+        """The slices of the first phase; None: there is one phase."""
+        windows = self.windows
+        if not isinstance(windows, RegularWindows | WallClockWindows) or not self.is_in_two_phases:
+            return None
+        return Slices.of(windows, flushes_by_offset=version.is_new)
+
+    @property
+    def is_in_two_phases(self) -> bool:
+        """Whether Flink plans two phases, as a definition has it."""
+        config = self.config
+        is_function = config["form"] == "table_function" and config["window"]["kind"] != "session"
+        return is_function and config["agg_phase_strategy"] != "ONE_PHASE"
+
+
+def first_difference(case: SqlCase, version: Version, rows: list[list[Any]]) -> str | None:
+    """One line that describes the first difference from the rows that Flink gave; None if there is none.
+
+    Within the step of one record the order means nothing.
+    """
+    wanted = _steps(version.expected["rows"])
+    got = _steps(rows)
+    for at in sorted(wanted.keys() | got.keys()):
+        missing, extra = wanted.get(at, Counter()) - got.get(at, Counter()), got.get(at, Counter()) - wanted.get(at, Counter())
+        if missing or extra:
+            return f"after {at} records: expected {sorted(missing)[:3]}; got {sorted(extra)[:3]}"
+    return None
+
+
+def _steps(rows: list[list[Any]]) -> dict[int, Counter[str]]:
+    steps: dict[int, Counter[str]] = {}
+    for row in rows:
+        steps.setdefault(row[1], Counter())[str(row)] += 1
+    return steps
