@@ -81,7 +81,7 @@ def test_a_project_is_begun_and_a_report_is_written_without_any_part(packages: P
     [
         ("sys.argv[1:] = ['up']; " + CLI, Part.AIRFLOW),
         ("from spark_jobs.quality import gx; gx.built([])", Part.GATE),
-        ("from spark_jobs.runs.store import RunStore; RunStore('s3://lake/runs')", Part.S3),
+        ("from spark_jobs.runs.life.store import RunStore; RunStore('s3://lake/runs')", Part.S3),
     ],
 )
 def test_what_is_missing_is_named_with_the_command_that_installs_it(

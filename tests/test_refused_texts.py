@@ -15,7 +15,7 @@ from spark_jobs.errors import DefinitionError, RewindowError
 from spark_jobs.eventtime.durations import DurationError, parse_duration
 from spark_jobs.operations.periods import retention, retention_or_forever
 from spark_jobs.orchestration.form import read_form, read_maintain_form
-from spark_jobs.runs.requesting import requested_of
+from spark_jobs.runs.planning.requesting import requested_of
 
 
 @pytest.mark.parametrize(

@@ -20,9 +20,9 @@ FILES = (REPLAY, WEB, LIVES, AIRFLOW)
     [
         ("spark_jobs/web/app.py", {WEB, AIRFLOW}),
         ("spark_jobs/submit/main.py", {AIRFLOW}),
-        ("spark_jobs/runs/recovery.py", {LIVES, AIRFLOW}),
+        ("spark_jobs/runs/life/recovery.py", {LIVES, AIRFLOW}),
         ("spark_jobs/replay/engine.py", {REPLAY, LIVES, AIRFLOW}),
-        ("spark_jobs/eventtime/valve.py", {REPLAY, LIVES, AIRFLOW}),
+        ("spark_jobs/eventtime/flink/valve.py", {REPLAY, LIVES, AIRFLOW}),
         ("docs/airflow.md", set()),
         ("README.md", set()),
         ("requirements.txt", {*FILES}),

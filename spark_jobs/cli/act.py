@@ -55,9 +55,9 @@ if TYPE_CHECKING:
 
     from spark_jobs.definition import Pipeline
     from spark_jobs.definition.mode import Mode
-    from spark_jobs.runs.evaluation import EndPolicy
-    from spark_jobs.runs.job import RunResult
-    from spark_jobs.runs.store import RunFolder
+    from spark_jobs.runs.life.store import RunFolder
+    from spark_jobs.runs.work.evaluation import EndPolicy
+    from spark_jobs.runs.work.job import RunResult
 
 
 @app.command()
@@ -86,15 +86,15 @@ def run(
     """
     from spark_jobs.definition.mode import Mode
     from spark_jobs.replay.spec import Panes
-    from spark_jobs.runs.backfill import execute
-    from spark_jobs.runs.definition_change import with_change
-    from spark_jobs.runs.documents import DryRun
-    from spark_jobs.runs.plan import allowed_now, make_plan, plan_from_json, planned_records
-    from spark_jobs.runs.progress import progress_for
-    from spark_jobs.runs.requesting import check_order, check_range
-    from spark_jobs.runs.stages import chunk_stages, stages_of
-    from spark_jobs.runs.start import refuse_known_run_of_another, refuse_run_of_another
-    from spark_jobs.runs.store import RunStore
+    from spark_jobs.runs.life.documents import DryRun
+    from spark_jobs.runs.life.start import refuse_known_run_of_another, refuse_run_of_another
+    from spark_jobs.runs.life.store import RunStore
+    from spark_jobs.runs.planning.definition_change import with_change
+    from spark_jobs.runs.planning.plan import allowed_now, make_plan, plan_from_json, planned_records
+    from spark_jobs.runs.planning.requesting import check_order, check_range
+    from spark_jobs.runs.work.backfill import execute
+    from spark_jobs.runs.work.progress import progress_for
+    from spark_jobs.runs.work.stages import chunk_stages, stages_of
     from spark_jobs.sources import names_of
 
     loaded = load(pipeline)
@@ -182,13 +182,13 @@ def reconcile(
 
     The tables are then those of a full run. A first run, a changed definition and sessions are full runs.
     """
-    from spark_jobs.runs.documents import DryRun, instant_of
-    from spark_jobs.runs.nightly import planned_night
-    from spark_jobs.runs.nightly import reconcile as reconcile_run
-    from spark_jobs.runs.progress import progress_for
-    from spark_jobs.runs.requesting import check_order, check_until
-    from spark_jobs.runs.start import refuse_run_of_another
-    from spark_jobs.runs.store import RunStore
+    from spark_jobs.runs.life.documents import DryRun, instant_of
+    from spark_jobs.runs.life.start import refuse_run_of_another
+    from spark_jobs.runs.life.store import RunStore
+    from spark_jobs.runs.night.nightly import planned_night
+    from spark_jobs.runs.night.nightly import reconcile as reconcile_run
+    from spark_jobs.runs.planning.requesting import check_order, check_until
+    from spark_jobs.runs.work.progress import progress_for
 
     loaded = load(pipeline)
     requested = requested_of(loaded, until=until, dry_run=dry_run, publish=publish)
@@ -227,11 +227,11 @@ def _end(
 ) -> None:
     """Print a run's outcome, write its report; exit code 3 where it waits for a person."""
     from spark_jobs.report.build import build_report
-    from spark_jobs.runs.decision import Action
-    from spark_jobs.runs.documents import Outcome
-    from spark_jobs.runs.last_run import remember
-    from spark_jobs.runs.store import PAGE, RunStore
-    from spark_jobs.runs.verdicts import Verdicts
+    from spark_jobs.runs.life.documents import Outcome
+    from spark_jobs.runs.life.permission import Action
+    from spark_jobs.runs.life.store import PAGE, RunStore
+    from spark_jobs.runs.life.verdicts import Verdicts
+    from spark_jobs.runs.planning.last_run import remember
 
     folder = RunStore.configured().folder(result.run_id)
     outcome = Outcome.read(folder)
@@ -264,10 +264,10 @@ def publish_run(
 ) -> None:
     """Publish what a run has staged: one that waits for approval, or whose gate is closed."""
     from spark_jobs.corrections.stage import bring_corrections
-    from spark_jobs.runs.evaluation import EndPolicy
-    from spark_jobs.runs.progress import progress_for
-    from spark_jobs.runs.reopening import publish_staged
-    from spark_jobs.runs.store import RunStore
+    from spark_jobs.runs.life.reopening import publish_staged
+    from spark_jobs.runs.life.store import RunStore
+    from spark_jobs.runs.work.evaluation import EndPolicy
+    from spark_jobs.runs.work.progress import progress_for
 
     ends = EndPolicy(deliver=bring_corrections)
     result = publish_staged(_spark_of, run_id, progress_for(errors), reason, end_policy=ends)
@@ -280,9 +280,9 @@ def publish_run(
 @app.command("discard")
 def discard_run(run_id: RunArgument, reason: ReasonOption = "") -> None:
     """Drop what a run has staged. The published windows stay as they are."""
-    from spark_jobs.runs.progress import progress_for
-    from spark_jobs.runs.reopening import discard_staged
-    from spark_jobs.runs.store import RunStore
+    from spark_jobs.runs.life.reopening import discard_staged
+    from spark_jobs.runs.life.store import RunStore
+    from spark_jobs.runs.work.progress import progress_for
 
     discard_staged(_spark_of, run_id, progress_for(errors), reason or "discarded by hand")
     console.print(f"Run {escape(run_id)} is discarded; the published windows are as they were.")
@@ -292,7 +292,7 @@ def discard_run(run_id: RunArgument, reason: ReasonOption = "") -> None:
 def _rebuild_report(folder: RunFolder) -> None:
     """Let the report, where there is one, say how the run has ended now."""
     from spark_jobs.report.build import build_report
-    from spark_jobs.runs.store import PAGE
+    from spark_jobs.runs.life.store import PAGE
 
     if folder.read_bytes(PAGE) is not None:
         build_report(folder)
@@ -300,7 +300,7 @@ def _rebuild_report(folder: RunFolder) -> None:
 
 
 def _say_report(folder: RunFolder) -> None:
-    from spark_jobs.runs.store import PAGE
+    from spark_jobs.runs.life.store import PAGE
 
     console.print(f"Report: {folder.address(PAGE)}")
 
@@ -327,7 +327,7 @@ def maintain_tables(
 
     from spark_jobs.operations.maintain import maintain
     from spark_jobs.operations.periods import retention, retention_or_forever
-    from spark_jobs.runs.progress import progress_for
+    from spark_jobs.runs.work.progress import progress_for
 
     loaded = load(pipeline)
     snapshots = retention(keep_snapshots, "--keep-snapshots")

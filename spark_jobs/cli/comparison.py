@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from spark_jobs.lakehouse.verdict import Verdict
-from spark_jobs.runs.verdicts import Verdicts
+from spark_jobs.runs.life.verdicts import Verdicts
 
 GATE_CLOSED = 3
 

@@ -16,7 +16,7 @@ from spark_jobs.errors import DefinitionError
 
 if TYPE_CHECKING:
     from spark_jobs.corrections.delivery import Delivered
-    from spark_jobs.runs.corrected import DeliveredCorrections
+    from spark_jobs.runs.work.corrected import DeliveredCorrections
 
 
 class Verb(StrEnum):

@@ -92,8 +92,8 @@ def new_suite(
     from spark_jobs.lakehouse.tables import Tables
     from spark_jobs.quality import draft
     from spark_jobs.quality.suites import expectations_folder
-    from spark_jobs.runs.documents import StagedRange
-    from spark_jobs.runs.store import RunStore, checked_run_id
+    from spark_jobs.runs.life.documents import StagedRange
+    from spark_jobs.runs.life.store import RunStore, checked_run_id
 
     loaded = load(pipeline)
     path = expectations_folder(loaded) / f"{loaded.name}.json"
@@ -139,8 +139,8 @@ def data_docs(
 
     from spark_jobs.errors import DefinitionError
     from spark_jobs.quality.data_docs import build_data_docs
-    from spark_jobs.runs.documents import Gate, Request
-    from spark_jobs.runs.store import RunStore
+    from spark_jobs.runs.life.documents import Gate, Request
+    from spark_jobs.runs.life.store import RunStore
     from spark_jobs.settings import settings
 
     if checkpoint is not None and project is None:

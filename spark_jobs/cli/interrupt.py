@@ -32,8 +32,8 @@ def _end(number: int, frame: FrameType | None) -> None:
 
 def sentence(command: str) -> str:
     """What an interrupt of the command means now, and how to go on."""
-    from spark_jobs.runs.lifecycle import moved_runs
-    from spark_jobs.runs.status import RunStatus
+    from spark_jobs.runs.life.lifecycle import moved_runs
+    from spark_jobs.runs.life.status import RunStatus
 
     for run_id, status in moved_runs().items():
         if status.is_published:

@@ -32,7 +32,7 @@ def check(
     from spark_jobs.comparison.emitted import refuse_without_live
     from spark_jobs.comparison.live_check import check_live
     from spark_jobs.definition.deployments import deployments_of
-    from spark_jobs.runs.progress import progress_for
+    from spark_jobs.runs.work.progress import progress_for
 
     loaded = load(pipeline)
     refuse_without_live(loaded)

@@ -37,7 +37,7 @@ from spark_jobs.errors import DefinitionError, EnvironmentSetupError
 
 if TYPE_CHECKING:
     from spark_jobs.definition import Pipeline
-    from spark_jobs.runs.store import RunFolder, RunStore
+    from spark_jobs.runs.life.store import RunFolder, RunStore
 
 
 @app.command()
@@ -72,7 +72,7 @@ def check(
 
 def _check_with_spark(pipeline: Pipeline) -> None:
     """Raise DefinitionError for what Spark refuses: expressions, columns that history or table does not have."""
-    from spark_jobs.runs.published_columns import refuse_other_columns
+    from spark_jobs.runs.planning.published_columns import refuse_other_columns
     from spark_jobs.sources import canonical, check_expressions, empty_history
 
     spark = session(pipeline, "check", short=True)
@@ -106,10 +106,10 @@ def plan(
     another_log: AnotherLogOption = False,
 ) -> None:
     """Show what a run would do: its source, end offsets, chunks and fidelity. Writes nothing."""
-    from spark_jobs.runs.definition_change import with_change
-    from spark_jobs.runs.plan import make_plan, read_planned
-    from spark_jobs.runs.requesting import check_order, check_range
-    from spark_jobs.runs.stages import chunk_stages, stages_of
+    from spark_jobs.runs.planning.definition_change import with_change
+    from spark_jobs.runs.planning.plan import make_plan, read_planned
+    from spark_jobs.runs.planning.requesting import check_order, check_range
+    from spark_jobs.runs.work.stages import chunk_stages, stages_of
     from spark_jobs.sources import names_of
 
     loaded = load(pipeline)
@@ -129,7 +129,7 @@ def plan(
     print_plan(planned, stages_of(loaded, chunk_stages(planned.chunks)), names_of(loaded))
     if quarantined:
         from spark_jobs.cli.output import print_reasons
-        from spark_jobs.runs.quarantine import reasons_of
+        from spark_jobs.runs.work.quarantine import reasons_of
         from spark_jobs.sources import quarantined as quarantine_of
 
         print_reasons(reasons_of(quarantine_of(read_planned(spark, loaded, planned))), names_of(loaded))
@@ -154,8 +154,8 @@ def compare(
     from spark_jobs.cli.comparison import as_json as comparison_json
     from spark_jobs.cli.comparison import exit_code, print_report
     from spark_jobs.comparison.compare import run_compare
-    from spark_jobs.runs.progress import progress_for
-    from spark_jobs.runs.requesting import check_range
+    from spark_jobs.runs.planning.requesting import check_range
+    from spark_jobs.runs.work.progress import progress_for
 
     loaded = load(pipeline)
     options = requested_of(loaded, start=start, end=end, as_of=as_of).plan_options(loaded)
@@ -185,7 +185,7 @@ def revisions_of_a_window(
     """List the revisions of a window: what each one changed, when, why, and from which run. Times are in UTC."""
     from spark_jobs.cli.revisions import history_records, live_records, print_history, print_live_history
     from spark_jobs.operations.window_history import check_keys, window_history
-    from spark_jobs.runs.requesting import instant_from
+    from spark_jobs.runs.planning.requesting import instant_from
 
     loaded = load(pipeline)
     start = instant_from(window, "--window")
@@ -271,7 +271,7 @@ def report(
     """
     from spark_jobs.report.build import build_report
     from spark_jobs.report.junit import junit_xml
-    from spark_jobs.runs.store import PAGE, RunStore
+    from spark_jobs.runs.life.store import PAGE, RunStore
 
     if (run is None) is not last:
         raise DefinitionError("which run?", hint="Name a run or a pipeline, or write --last. See `rewindow runs`.")

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from spark_jobs.definition import Pipeline
-    from spark_jobs.runs.documents import Requested
-    from spark_jobs.runs.evaluation import EndPolicy
-    from spark_jobs.runs.start import Asked
+    from spark_jobs.runs.life.documents import Requested
+    from spark_jobs.runs.life.start import Asked
+    from spark_jobs.runs.work.evaluation import EndPolicy
 
 
 class PlainConsole(Console):
@@ -47,7 +47,7 @@ def known_runs() -> list[str]:
     """The ids of the last runs, for completion and for messages."""
     from itertools import islice
 
-    from spark_jobs.runs.store import RunStore
+    from spark_jobs.runs.life.store import RunStore
 
     return list(islice(RunStore.configured().run_ids(), 200))
 
@@ -186,8 +186,8 @@ def requested_of(pipeline: Pipeline, **given: object) -> Requested:
 
     Raises DefinitionError for a text that cannot be read, and for a policy that is weaker than the definition's.
     """
-    from spark_jobs.runs import requesting
-    from spark_jobs.runs.decision import effective_policy
+    from spark_jobs.runs.life.permission import effective_policy
+    from spark_jobs.runs.planning import requesting
 
     aliases = {"start": "from", "end": "to"}
     requested = requesting.requested_of({aliases.get(name, name): value for name, value in given.items()})
@@ -199,7 +199,7 @@ def asked_for(reason: str, requested: Requested) -> Asked:
     """Why the run is started, and by whom: the user of this process."""
     import getpass
 
-    from spark_jobs.runs.start import Asked
+    from spark_jobs.runs.life.start import Asked
 
     return Asked(reason, requested, getpass.getuser())
 

@@ -16,15 +16,15 @@ from rich.table import Table
 
 from spark_jobs.cli.options import console
 from spark_jobs.errors import DefinitionError, Problem
-from spark_jobs.runs.status import RunStatus
+from spark_jobs.runs.life.status import RunStatus
 
 if TYPE_CHECKING:
     from spark_jobs.definition import Pipeline
     from spark_jobs.definition.mode import Mode
-    from spark_jobs.runs.documents import QuarantineReason
-    from spark_jobs.runs.nightly import Night
-    from spark_jobs.runs.stages import RunStage
-    from spark_jobs.runs.verdicts import Verdicts
+    from spark_jobs.runs.life.documents import QuarantineReason
+    from spark_jobs.runs.life.verdicts import Verdicts
+    from spark_jobs.runs.night.nightly import Night
+    from spark_jobs.runs.work.stages import RunStage
 
 TOTAL = "total"
 _LAST = "report"
@@ -58,7 +58,7 @@ def print_plan(made, stages: Sequence[RunStage], inputs: Sequence[str] = ()) -> 
     """The plan for people, with the stages of a run that carries it out."""
     from spark_jobs.definition.instants import format_instant
     from spark_jobs.definition.mode import Mode
-    from spark_jobs.runs.plan import describe_span
+    from spark_jobs.runs.planning.plan import describe_span
 
     table = Table(title=f"Plan of {made.pipeline}", show_header=False, title_justify="left")
     table.add_row("source", escape(made.source))
@@ -107,7 +107,7 @@ def print_plan(made, stages: Sequence[RunStage], inputs: Sequence[str] = ()) -> 
 
 def print_stages(stages: Sequence[RunStage]) -> None:
     """What a run does, one line a stage."""
-    from spark_jobs.runs.stages import in_words
+    from spark_jobs.runs.work.stages import in_words
 
     for number, line in enumerate(in_words(stages), 1):
         console.print(f"{number:>3}. {line}")
@@ -115,8 +115,8 @@ def print_stages(stages: Sequence[RunStage]) -> None:
 
 def print_night(pipeline: Pipeline, night: Night, as_json: bool) -> None:
     """What a night would do; for machines the plan of its records, or null where nothing is new."""
-    from spark_jobs.runs.nightly import NothingNew
-    from spark_jobs.runs.stages import stages_of
+    from spark_jobs.runs.night.nightly import NothingNew
+    from spark_jobs.runs.work.stages import stages_of
     from spark_jobs.sources import names_of
 
     if as_json:
@@ -172,8 +172,8 @@ def print_result(result, columns: str = "*", status: RunStatus | None = None) ->
 
     Where its `status` says that it published nothing, print what it would change.
     """
-    from spark_jobs.runs.documents import Changes
-    from spark_jobs.runs.figures import RunFigures, bookkeeping_in_words, changes_in_words
+    from spark_jobs.runs.life.documents import Changes
+    from spark_jobs.runs.work.figures import RunFigures, bookkeeping_in_words, changes_in_words
 
     is_published = status is None or status.is_published
     if result.note:
@@ -263,8 +263,8 @@ def notes_of(pipeline: Pipeline) -> list[Problem]:
     """What is allowed, and refused later for some uses; what the definition does to what an earlier one published."""
     from spark_jobs.definition.mode import Mode
     from spark_jobs.replay.defined_windows import without_effect
-    from spark_jobs.runs.definition_change import since_last_run
-    from spark_jobs.runs.requesting import WITHOUT_ORDER
+    from spark_jobs.runs.planning.definition_change import since_last_run
+    from spark_jobs.runs.planning.requesting import WITHOUT_ORDER
 
     notes = [Problem(pipeline.file, 1, "", said, "see `rewindow plan`") for said in since_last_run(pipeline)]
     notes += [pipeline.problem(("live",), what, mend) for what, mend in without_effect(pipeline)]

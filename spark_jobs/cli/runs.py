@@ -34,7 +34,7 @@ def runs(
     as_json: JsonOption = False,
 ) -> None:
     """List the runs, the last one first: when, what became of it, what it changed, its id. Needs no Spark."""
-    from spark_jobs.runs.status import RunStatus
+    from spark_jobs.runs.life.status import RunStatus
     from spark_jobs.web.runs import Wanted
 
     if status is not None and status not in list(RunStatus):
@@ -103,7 +103,7 @@ def show_status(pipeline: NamedPipeline = None, as_json: JsonOption = False) -> 
 
 def all_runs() -> list[Run]:
     """All runs of the store, the last requested first."""
-    from spark_jobs.runs.store import RunStore
+    from spark_jobs.runs.life.store import RunStore
     from spark_jobs.web.runs import Runs
     from spark_jobs.web.summary import kept_summaries
 
@@ -113,7 +113,7 @@ def all_runs() -> list[Run]:
 
 def _print_run(run: Run, indent: str = "") -> None:
     """Two or three lines: when and what became of it, its id, and what it changed or why it ended so."""
-    from spark_jobs.runs.figures import changes_in_words
+    from spark_jobs.runs.work.figures import changes_in_words
 
     line = Text(indent)
     line.append(_minute(run.requested_at)).append("  ")

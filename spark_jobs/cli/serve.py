@@ -68,7 +68,7 @@ def up(
     from spark_jobs.demo.ports import kept_port
     from spark_jobs.demo.run import FIRST_NIGHT, sample_services
     from spark_jobs.demo.site import served_site
-    from spark_jobs.runs.progress import progress_for
+    from spark_jobs.runs.work.progress import progress_for
     from spark_jobs.spark.session import rewindow_home
 
     stop = stop_on_signals()

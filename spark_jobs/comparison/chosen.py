@@ -19,9 +19,9 @@ from spark_jobs.lakehouse.verdicts import LastComparison, VerdictTable
 from spark_jobs.replay.assign import END, START
 from spark_jobs.replay.columns import is_within
 from spark_jobs.replay.defined_windows import windows_of
-from spark_jobs.runs.chunking import chunks_of
-from spark_jobs.runs.comparing import ToCompare
-from spark_jobs.runs.job import Job
+from spark_jobs.runs.planning.chunking import chunks_of
+from spark_jobs.runs.work.comparing import ToCompare
+from spark_jobs.runs.work.job import Job
 from spark_jobs.spark.cached import CachedFrames
 
 COMMIT_DELAY = 3_600_000

@@ -47,9 +47,9 @@ from spark_jobs.eventtime.windows import AlignedWindows
 from spark_jobs.replay.assign import END, START, end_after, start_before
 from spark_jobs.replay.columns import OFFSET, PARTITION, is_within
 from spark_jobs.replay.defined_windows import fields_without_effect, windows_of
-from spark_jobs.sources.attempts import FAILED, attempt, evaluated, or_null
 from spark_jobs.sources.expressions import Refused, expression_type, refuse
-from spark_jobs.sources.times import instants, unit_refused
+from spark_jobs.sources.records.attempts import FAILED, attempt, evaluated, or_null
+from spark_jobs.sources.records.times import instants, unit_refused
 from spark_jobs.spark.cached import CachedFrames
 from spark_jobs.spark.gateway import tried
 

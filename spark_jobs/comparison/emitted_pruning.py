@@ -14,7 +14,7 @@ from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.windows import AlignedWindows, AnyWindows
 from spark_jobs.replay.assign import START
 from spark_jobs.replay.columns import is_within
-from spark_jobs.sources.attempts import or_null
+from spark_jobs.sources.records.attempts import or_null
 from spark_jobs.spark.conditions import any_of
 
 _WANTED = "rw_wanted"

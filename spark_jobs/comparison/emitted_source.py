@@ -14,7 +14,7 @@ from spark_jobs.errors import SourceError
 from spark_jobs.lakehouse.emitted_table import NOTHING, EmittedTable
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.sources.history import named_by
-from spark_jobs.sources.schemas import pin_schemas
+from spark_jobs.sources.records.schemas import pin_schemas
 from spark_jobs.spark.failures import plain_path, reading, short
 from spark_jobs.spark.gateway import JAVA_ERRORS
 

@@ -35,12 +35,12 @@ from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.lakehouse.emitted_table import HEADERS, NOTHING, Addition, Coverage, EmittedTable, Kept, Offsets
 from spark_jobs.lakehouse.tables import name_hash, starts_within
 from spark_jobs.pins import OffsetRange, PinnedSchemas, PinnedTopic
-from spark_jobs.sources.decode import NOT_UTF8, REASON
-from spark_jobs.sources.decode_avro import SCHEMA_ID
 from spark_jobs.sources.expressions import refuse, schema_refused
-from spark_jobs.sources.kafka import header_map, read_log
-from spark_jobs.sources.kafka_admin import TopicAdmin, TopicState, topic_admin
-from spark_jobs.sources.payload import decode_bytes, fields_of
+from spark_jobs.sources.kafka.admin import TopicAdmin, TopicState, topic_admin
+from spark_jobs.sources.kafka.topic import header_map, read_log
+from spark_jobs.sources.records.decode import NOT_UTF8, REASON
+from spark_jobs.sources.records.decode_avro import SCHEMA_ID
+from spark_jobs.sources.records.payload import decode_bytes, fields_of
 from spark_jobs.spark.conditions import any_of
 
 AT_PARTITION, AT_OFFSET = "rw_at_partition", "rw_at_offset"

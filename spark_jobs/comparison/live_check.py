@@ -26,10 +26,10 @@ from spark_jobs.definition.deployments import Deployed
 from spark_jobs.replay.assign import END, START
 from spark_jobs.replay.engine import History, Replay
 from spark_jobs.replay.spec import Mode, complete_name
-from spark_jobs.runs.live_batches import spec_of_plan
-from spark_jobs.runs.plan import planned_records
-from spark_jobs.runs.plan_document import Plan
-from spark_jobs.runs.progress import Progress
+from spark_jobs.runs.planning.live_batches import spec_of_plan
+from spark_jobs.runs.planning.plan import planned_records
+from spark_jobs.runs.planning.plan_document import Plan
+from spark_jobs.runs.work.progress import Progress
 from spark_jobs.sources import good, reading
 from spark_jobs.spark.cached import CachedFrames
 

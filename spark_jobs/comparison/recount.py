@@ -14,15 +14,15 @@ from pyspark.sql.types import StructType
 from spark_jobs.comparison.emitted import OFFSETS
 from spark_jobs.comparison.join_keys import join_columns, with_join_keys
 from spark_jobs.comparison.timing_band import closes_of
+from spark_jobs.eventtime.flink.strategy import WatermarkScope
 from spark_jobs.eventtime.ranges import ranges_of
-from spark_jobs.eventtime.strategy import WatermarkScope
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP
 from spark_jobs.replay.aggregates import conditional
 from spark_jobs.replay.assign import END, START, assign_windows, in_spans
 from spark_jobs.replay.band import Band
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, NEVER, OFFSET, PARTITION, PositionColumns, admitted
 from spark_jobs.replay.engine import Replay
-from spark_jobs.replay.inversion import first_reached
+from spark_jobs.replay.flink.inversion import first_reached
 
 LOW, HIGH, FLOORS, BY_PARTITION = "rw_low", "rw_high", "rw_floors", "rw_by_partition"
 CLOSE = "rw_close"

@@ -43,7 +43,7 @@ from spark_jobs.replay.assign import END, START
 from spark_jobs.replay.band import UNDECIDED
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, OFFSET, PARTITION, record_position
 from spark_jobs.replay.spec import complete_name
-from spark_jobs.runs.verdicts import Deployment, Verdicts
+from spark_jobs.runs.life.verdicts import Deployment, Verdicts
 from spark_jobs.spark.parallel import run_parallel
 
 _SHOWN_FIRST = (*UNEXPLAINED, Verdict.UNDECIDED, Verdict.TIMING, Verdict.LATE_ARRIVALS)

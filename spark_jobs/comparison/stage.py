@@ -37,9 +37,9 @@ from spark_jobs.replay.assign import END, START
 from spark_jobs.replay.band import UNDECIDED
 from spark_jobs.replay.engine import Replay
 from spark_jobs.replay.spec import complete_name
-from spark_jobs.runs.comparing import ToCompare
-from spark_jobs.runs.job import Job
-from spark_jobs.runs.verdicts import Verdicts
+from spark_jobs.runs.life.verdicts import Verdicts
+from spark_jobs.runs.work.comparing import ToCompare
+from spark_jobs.runs.work.job import Job
 from spark_jobs.spark.cached import CachedFrames
 from spark_jobs.spark.parallel import run_parallel
 

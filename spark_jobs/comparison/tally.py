@@ -14,7 +14,7 @@ from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.replay.assign import START
 from spark_jobs.replay.band import UNDECIDED
 from spark_jobs.replay.columns import DROPPED, NEVER
-from spark_jobs.runs.verdicts import Lag, Stretch, Verdicts
+from spark_jobs.runs.life.verdicts import Lag, Stretch, Verdicts
 
 _WIDTHS = (1000, 10_000, MINUTE, 5 * MINUTE, 15 * MINUTE, 60 * MINUTE, 180 * MINUTE, 360 * MINUTE, DAY)
 _STRETCHES = 100

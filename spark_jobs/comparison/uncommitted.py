@@ -8,17 +8,17 @@ from pyspark.sql import functions as F
 from spark_jobs.comparison.emitted import Emitted
 from spark_jobs.comparison.join_keys import join_columns, with_join_keys
 from spark_jobs.definition import Pipeline
-from spark_jobs.eventtime.microbatch.aggregation import OutputMode
+from spark_jobs.eventtime.spark.aggregation import OutputMode
 from spark_jobs.replay.assign import END, START
 from spark_jobs.replay.columns import EVENT_TIME
 from spark_jobs.replay.rule_book import Emission
 from spark_jobs.replay.sessions import SESSION_END, SESSION_START, with_sessions_columns
+from spark_jobs.replay.spark.rules import StructuredStreamingRules
 from spark_jobs.replay.spec import ReplaySpec
-from spark_jobs.replay.structured_streaming_rules import StructuredStreamingRules
 from spark_jobs.replay.windows import windows_of_records
-from spark_jobs.runs.gap_batches import records_between
-from spark_jobs.runs.live_batches import live_batches
-from spark_jobs.runs.plan_document import Plan
+from spark_jobs.runs.planning.gap_batches import records_between
+from spark_jobs.runs.planning.live_batches import live_batches
+from spark_jobs.runs.planning.plan_document import Plan
 from spark_jobs.sources import good
 
 

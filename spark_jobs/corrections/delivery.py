@@ -22,7 +22,7 @@ from spark_jobs.definition import Pipeline
 from spark_jobs.errors import DefinitionError, RunStateError
 from spark_jobs.lakehouse.corrections import NUMBER, Delivery, new_name, old_name, pair_names
 from spark_jobs.lakehouse.delivery import CorrectionAction, DeliveryKind, DeliveryStatus
-from spark_jobs.runs.processes import HEARTBEAT, Sign, alive_of, beating, sign_of, this_process
+from spark_jobs.runs.life.processes import HEARTBEAT, Sign, alive_of, beating, sign_of, this_process
 from spark_jobs.spark.cached import CachedFrames
 
 _OF_ROWS = ("value", "action", "existed", "revision", "cause", "run_id")

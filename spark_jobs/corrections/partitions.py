@@ -26,7 +26,7 @@ from spark_jobs.lakehouse.delivery import CorrectionAction
 from spark_jobs.lakehouse.tables import guarded, literal
 from spark_jobs.lakehouse.verdicts import final_before
 from spark_jobs.replay.defined_windows import windows_of
-from spark_jobs.sources.hive import table_partitions
+from spark_jobs.sources.lake.hive import table_partitions
 from spark_jobs.spark.gateway import hadoop_conf, hadoop_path, jvm, session_state
 from spark_jobs.spark.joins import same_pairs
 

@@ -14,9 +14,9 @@ from spark_jobs.definition import Pipeline
 from spark_jobs.errors import RewindowError
 from spark_jobs.lakehouse.staging import Staging
 from spark_jobs.lakehouse.tables import Tables
-from spark_jobs.runs.corrected import DeliveredCorrections
-from spark_jobs.runs.documents import StagedRange, status_of
-from spark_jobs.runs.store import RunFolder
+from spark_jobs.runs.life.documents import StagedRange, status_of
+from spark_jobs.runs.life.store import RunFolder
+from spark_jobs.runs.work.corrected import DeliveredCorrections
 from spark_jobs.spark.failures import short
 from spark_jobs.spark.java import java_reason
 from spark_jobs.spark.joins import matching

@@ -38,9 +38,9 @@ from spark_jobs.lakehouse.delivery import CorrectionAction
 from spark_jobs.lakehouse.tables import name_hash, start_bounds
 from spark_jobs.pins import OffsetRange
 from spark_jobs.replay.assign import END, START
-from spark_jobs.sources.decode import parse_schema
-from spark_jobs.sources.kafka import header_map, read_log
-from spark_jobs.sources.kafka_admin import client_config, topic_admin
+from spark_jobs.sources.kafka.admin import client_config, topic_admin
+from spark_jobs.sources.kafka.topic import header_map, read_log
+from spark_jobs.sources.records.decode import parse_schema
 from spark_jobs.spark.gateway import JavaObject, jvm
 from spark_jobs.spark.java import java_reason
 

@@ -10,7 +10,7 @@ from pydantic import Field, StrictBool, StrictInt, field_validator
 
 from spark_jobs.definition.fields import PositiveDuration, Refusal, Section, Texts
 from spark_jobs.definition.structured_streaming import Delay
-from spark_jobs.eventtime.deduplication import UpdateType
+from spark_jobs.eventtime.flink.deduplication import UpdateType
 
 
 class DeduplicateKind(StrEnum):

@@ -14,10 +14,10 @@ from spark_jobs.definition.fields import Duration, Instant, PositiveDuration, Re
 from spark_jobs.definition.watermark import OneRuleWatermark, Partitions, Watermark
 from spark_jobs.definition.window import BetweenEventsWindow, HoppingWindow, SessionWindow, TumblingWindow, Window
 from spark_jobs.eventtime.durations import format_duration
+from spark_jobs.eventtime.flink.suppliers import GeneratorKind, GeneratorSupplier, supplier_of
 from spark_jobs.eventtime.kafka_streams.task import Emission as Emits
 from spark_jobs.eventtime.kafka_streams.task import StoreState
 from spark_jobs.eventtime.kafka_streams.windows import BetweenEvents, HoppingWindows, Sessions, StreamsWindows
-from spark_jobs.eventtime.suppliers import GeneratorKind, GeneratorSupplier, supplier_of
 
 
 class TaskRestarted(Section):

@@ -41,7 +41,7 @@ from spark_jobs.definition.window import Window
 from spark_jobs.definition.yaml_tree import FieldPath, SourceMap
 from spark_jobs.errors import Problem
 from spark_jobs.eventtime.durations import parse_duration
-from spark_jobs.eventtime.microbatch.aggregation import OutputMode
+from spark_jobs.eventtime.spark.aggregation import OutputMode
 
 _NO_RESULT = {
     "name", "description", "owner", "tags", "links", "output", "publish", "schedule", "live", "corrections", "mode",

@@ -11,8 +11,8 @@ from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, Validat
 from spark_jobs.definition.fields import PositiveDuration, Refusal, Text, shown
 from spark_jobs.definition.watermark import OneRuleWatermark
 from spark_jobs.eventtime import durations
-from spark_jobs.eventtime.microbatch.intervals import IntervalError, parse_interval
-from spark_jobs.eventtime.suppliers import GeneratorKind, GeneratorSupplier, supplier_of
+from spark_jobs.eventtime.flink.suppliers import GeneratorKind, GeneratorSupplier, supplier_of
+from spark_jobs.eventtime.spark.intervals import IntervalError, parse_interval
 
 
 def _read_delay(value: Any, info: ValidationInfo) -> Any:

@@ -26,8 +26,8 @@ from spark_jobs.definition.fields import (
     Text,
     shown,
 )
-from spark_jobs.eventtime.strategy import WatermarkScope
-from spark_jobs.eventtime.suppliers import GeneratorKind, GeneratorSupplier, supplier_of
+from spark_jobs.eventtime.flink.strategy import WatermarkScope
+from spark_jobs.eventtime.flink.suppliers import GeneratorKind, GeneratorSupplier, supplier_of
 
 
 @dataclass(frozen=True, slots=True)

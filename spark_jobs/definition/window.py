@@ -20,8 +20,8 @@ from spark_jobs.definition.fields import (
 )
 from spark_jobs.eventtime import durations
 from spark_jobs.eventtime.durations import DAY, format_duration
-from spark_jobs.eventtime.microbatch import intervals
-from spark_jobs.eventtime.microbatch.intervals import CalendarInterval, IntervalError, parse_interval
+from spark_jobs.eventtime.spark import intervals
+from spark_jobs.eventtime.spark.intervals import CalendarInterval, IntervalError, parse_interval
 
 _NO_OFFSET: Any = "0 s"  # as text, so that the JSON schema shows a duration
 _OFFSET = "Shifts the windows' starts; smaller than the {}, may be negative."

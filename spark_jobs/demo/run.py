@@ -33,11 +33,11 @@ from spark_jobs.errors import RewindowError, SourceError
 from spark_jobs.lakehouse.counts import RunCounts
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.orchestration.run_ids import run_id_of
-from spark_jobs.runs.corrected import DeliveredCorrections
-from spark_jobs.runs.documents import Changes, Gate, Outcome
-from spark_jobs.runs.progress import NoProgress, Progress, progress_for
-from spark_jobs.runs.store import PAGE, RunStore
-from spark_jobs.runs.verdicts import Verdicts
+from spark_jobs.runs.life.documents import Changes, Gate, Outcome
+from spark_jobs.runs.life.store import PAGE, RunStore
+from spark_jobs.runs.life.verdicts import Verdicts
+from spark_jobs.runs.work.corrected import DeliveredCorrections
+from spark_jobs.runs.work.progress import NoProgress, Progress, progress_for
 from spark_jobs.settings import Variable, settings
 from spark_jobs.spark.jvm import SHORT_APPLICATIONS
 from spark_jobs.spark.session import rewindow_home, spark_session

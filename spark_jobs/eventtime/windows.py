@@ -19,8 +19,8 @@ from typing import ClassVar, Protocol
 from zoneinfo import ZoneInfo
 
 from spark_jobs.eventtime.durations import DAY, MINUTE
-from spark_jobs.eventtime.microbatch.intervals import MICROS_PER_MS, CalendarInterval
 from spark_jobs.eventtime.ranges import TimeRange
+from spark_jobs.eventtime.spark.intervals import MICROS_PER_MS, CalendarInterval
 from spark_jobs.eventtime.timestamps import MIN_TIMESTAMP
 
 _EPOCH = date(1970, 1, 1)

@@ -19,8 +19,10 @@ from spark_jobs.errors import CatalogError, DefinitionError, SourceError
 from spark_jobs.lakehouse.commits import fast_forward, heads_of, retried
 from spark_jobs.lakehouse.tables import Tables, create_tables
 from spark_jobs.pins import OffsetRange
-from spark_jobs.runs.kept_batches import keep_batches
-from spark_jobs.sources.archive_table import (
+from spark_jobs.runs.planning.kept_batches import keep_batches
+from spark_jobs.sources.history import stitched_history
+from spark_jobs.sources.kafka.topic import pin_topic, read_log
+from spark_jobs.sources.lake.archive_table import (
     ARCHIVE_MARK,
     COLUMNS,
     START_OFFSETS,
@@ -28,8 +30,6 @@ from spark_jobs.sources.archive_table import (
     archived_in,
     offsets_to_json,
 )
-from spark_jobs.sources.history import stitched_history
-from spark_jobs.sources.kafka import pin_topic, read_log
 from spark_jobs.spark.failures import read_error, short
 from spark_jobs.spark.gateway import JAVA_ERRORS, loaded_iceberg_table
 from spark_jobs.spark.java import java_reason

@@ -23,9 +23,9 @@ from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.operations.doctor import Status, run_doctor
 from spark_jobs.operations.query import Rows, in_utc
 from spark_jobs.operations.window_history import of_keys, window_history, with_previous
-from spark_jobs.runs.looks import Answer, Question, Subject, Table
-from spark_jobs.runs.progress import Progress
-from spark_jobs.runs.quarantine import reasons_of
+from spark_jobs.runs.planning.looks import Answer, Question, Subject, Table
+from spark_jobs.runs.work.progress import Progress
+from spark_jobs.runs.work.quarantine import reasons_of
 from spark_jobs.sources import names_of
 
 SHOWN = 200

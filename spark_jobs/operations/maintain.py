@@ -31,10 +31,10 @@ from spark_jobs.lakehouse.publication import REVISIONS
 from spark_jobs.lakehouse.published_table import PublishedTable
 from spark_jobs.lakehouse.staging import StagedPart
 from spark_jobs.lakehouse.tables import Tables, drop_table, guarded, literal, refuse_unpublished
-from spark_jobs.runs.documents import Outcome, Request
-from spark_jobs.runs.progress import Progress
-from spark_jobs.runs.recovery import OPEN, recover
-from spark_jobs.runs.store import RunStore
+from spark_jobs.runs.life.documents import Outcome, Request
+from spark_jobs.runs.life.recovery import OPEN, recover
+from spark_jobs.runs.life.store import RunStore
+from spark_jobs.runs.work.progress import Progress
 from spark_jobs.spark.catalog import CATALOG
 from spark_jobs.spark.gateway import JavaObject, is_instance_of, loaded_iceberg_table
 

@@ -8,9 +8,9 @@ from spark_jobs.corrections.stage import bring_corrections
 from spark_jobs.definition import Pipeline
 from spark_jobs.quality.configured import NO_FOLDER, gate_of
 from spark_jobs.report.facts import gather
-from spark_jobs.runs.documents import DryRun, Requested
-from spark_jobs.runs.evaluation import EndPolicy
-from spark_jobs.runs.status import RunStatus
+from spark_jobs.runs.life.documents import DryRun, Requested
+from spark_jobs.runs.life.status import RunStatus
+from spark_jobs.runs.work.evaluation import EndPolicy
 
 NO_GATE = "the run was started with --no-gate"
 

@@ -34,9 +34,9 @@ from spark_jobs.orchestration.look import LookAt
 from spark_jobs.orchestration.notify import notified_approval, on_failure, say_why
 from spark_jobs.orchestration.operators import Compare, Correct, Decide, Maintain, Plan, Publish, Reconcile, SparkStage
 from spark_jobs.orchestration.run_ids import dag_id_of
-from spark_jobs.runs.last_run import LastRun
-from spark_jobs.runs.stages import Begin, CompareLive, ReplayChunk, RunStage, Verify, chunk_stages, stages_of
-from spark_jobs.runs.status import Stage
+from spark_jobs.runs.life.status import Stage
+from spark_jobs.runs.planning.last_run import LastRun
+from spark_jobs.runs.work.stages import Begin, CompareLive, ReplayChunk, RunStage, Verify, chunk_stages, stages_of
 from spark_jobs.settings import settings
 from spark_jobs.spark.catalog import CATALOG
 

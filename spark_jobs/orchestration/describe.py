@@ -11,11 +11,11 @@ from spark_jobs.definition.policy import Policy
 from spark_jobs.formatting import iso, moment
 from spark_jobs.lakehouse.change import VISIBLE
 from spark_jobs.orchestration.links import report_path
-from spark_jobs.runs.corrected import DeliveredCorrections
-from spark_jobs.runs.documents import Changes, Gate, Outcome, Request
-from spark_jobs.runs.figures import RunFigures, changes_in_words, failed_in_words
-from spark_jobs.runs.last_run import LastRun, last_run
-from spark_jobs.runs.store import RunFolder
+from spark_jobs.runs.life.documents import Changes, Gate, Outcome, Request
+from spark_jobs.runs.life.store import RunFolder
+from spark_jobs.runs.planning.last_run import LastRun, last_run
+from spark_jobs.runs.work.corrected import DeliveredCorrections
+from spark_jobs.runs.work.figures import RunFigures, changes_in_words, failed_in_words
 from spark_jobs.spark.catalog import CATALOG
 
 POLICIES = {

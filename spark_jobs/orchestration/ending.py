@@ -24,12 +24,12 @@ from spark_jobs.orchestration.describe import approval_body
 from spark_jobs.orchestration.links import LINKS, report_path
 from spark_jobs.orchestration.notify import say_before_traceback
 from spark_jobs.orchestration.operators import folder_of, what_became, write_unread_request
-from spark_jobs.runs.corrected import DeliveredCorrections
-from spark_jobs.runs.documents import Answer, Approval, Outcome, Request, StagedRange
-from spark_jobs.runs.last_run import remember
-from spark_jobs.runs.status import RunStatus
-from spark_jobs.runs.store import RunFolder, RunStore
-from spark_jobs.runs.unfinished import record_end
+from spark_jobs.runs.life.documents import Answer, Approval, Outcome, Request, StagedRange
+from spark_jobs.runs.life.status import RunStatus
+from spark_jobs.runs.life.store import RunFolder, RunStore
+from spark_jobs.runs.life.unfinished import record_end
+from spark_jobs.runs.planning.last_run import remember
+from spark_jobs.runs.work.corrected import DeliveredCorrections
 
 COMMENT = "comment"
 _LONGEST = 1000
@@ -115,7 +115,7 @@ class Report(BaseOperator):
 
     def execute(self, context: Context) -> str:
         from spark_jobs.report.build import build_report
-        from spark_jobs.runs.store import PAGE
+        from spark_jobs.runs.life.store import PAGE
 
         folder = folder_of(context)
         if Request.read(folder) is None:  # it was ended before its first task began

@@ -18,12 +18,12 @@ from spark_jobs.errors import DefinitionError, RunStateError
 from spark_jobs.formatting import visible
 from spark_jobs.operations.periods import KEEP_RUNS, retention, retention_or_forever
 from spark_jobs.orchestration.describe import POLICIES, as_of_text, history_range
-from spark_jobs.runs.documents import DryRun, Requested
-from spark_jobs.runs.form_words import FIELDS, in_form_words
-from spark_jobs.runs.last_run import LastRun
-from spark_jobs.runs.looks import Subject
-from spark_jobs.runs.requesting import requested_of
-from spark_jobs.runs.status import RunStatus
+from spark_jobs.runs.life.documents import DryRun, Requested
+from spark_jobs.runs.life.status import RunStatus
+from spark_jobs.runs.planning.form_words import FIELDS, in_form_words
+from spark_jobs.runs.planning.last_run import LastRun
+from spark_jobs.runs.planning.looks import Subject
+from spark_jobs.runs.planning.requesting import requested_of
 from spark_jobs.settings import Variable, settings
 
 BY_DEFINITION = "as the definition says"

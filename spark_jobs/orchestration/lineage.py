@@ -25,11 +25,11 @@ from spark_jobs.definition.instants import format_instant
 from spark_jobs.definition.kafka import KafkaHistory, StitchedHistory, TopicAccess
 from spark_jobs.definition.live import FilesEmitted, Live, TableEmitted, TopicEmitted
 from spark_jobs.orchestration.links import report_path
-from spark_jobs.runs.documents import Outcome, Request, recorded_definition, status_of
-from spark_jobs.runs.plan_document import Plan
-from spark_jobs.runs.status import Stage
-from spark_jobs.runs.store import RunFolder
-from spark_jobs.runs.verdicts import Verdicts
+from spark_jobs.runs.life.documents import Outcome, Request, recorded_definition, status_of
+from spark_jobs.runs.life.status import Stage
+from spark_jobs.runs.life.store import RunFolder
+from spark_jobs.runs.life.verdicts import Verdicts
+from spark_jobs.runs.planning.plan_document import Plan
 from spark_jobs.settings import more_conf, settings
 from spark_jobs.spark.catalog import CATALOG, configured_catalog
 

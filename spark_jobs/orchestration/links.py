@@ -8,8 +8,8 @@ from urllib.parse import quote, urlsplit
 from airflow.sdk import BaseOperatorLink
 
 from spark_jobs.orchestration.run_ids import run_id_of
-from spark_jobs.runs.documents import Application, Request
-from spark_jobs.runs.store import RunStore
+from spark_jobs.runs.life.documents import Application, Request
+from spark_jobs.runs.life.store import RunStore
 from spark_jobs.settings import settings
 
 

@@ -14,8 +14,8 @@ from spark_jobs.orchestration.form import look_params, refuse_unknown
 from spark_jobs.orchestration.links import AnswerLink, answer_path
 from spark_jobs.orchestration.operators import SparkTask, dag_run_of, params_of, person_of
 from spark_jobs.orchestration.spark_log import end_of
-from spark_jobs.runs.looks import Look, Looks, Question
-from spark_jobs.runs.store import RunStore
+from spark_jobs.runs.life.store import RunStore
+from spark_jobs.runs.planning.looks import Look, Looks, Question
 
 
 class LookAt(SparkTask):

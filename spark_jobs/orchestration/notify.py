@@ -24,10 +24,10 @@ from spark_jobs.errors import EnvironmentSetupError, first_line
 from spark_jobs.orchestration.airflow_names import AirflowSkipException
 from spark_jobs.orchestration.links import report_path
 from spark_jobs.orchestration.run_ids import run_id_of
-from spark_jobs.runs.documents import Outcome
-from spark_jobs.runs.status import RunStatus
-from spark_jobs.runs.store import RunStore
-from spark_jobs.runs.verdicts import Verdicts
+from spark_jobs.runs.life.documents import Outcome
+from spark_jobs.runs.life.status import RunStatus
+from spark_jobs.runs.life.store import RunStore
+from spark_jobs.runs.life.verdicts import Verdicts
 from spark_jobs.settings import Variable, settings
 
 EVENTS = ("gate_failed", "refused", "failed", "approval", "live_mismatch")

@@ -34,9 +34,7 @@ from spark_jobs.orchestration.links import LINKS, report_path
 from spark_jobs.orchestration.notify import notify, say_before_traceback
 from spark_jobs.orchestration.run_ids import run_id_of
 from spark_jobs.orchestration.spark_log import end_of, quiet, spark_submit_settings
-from spark_jobs.runs.corrected import DeliveredCorrections
-from spark_jobs.runs.decision import effective_policy
-from spark_jobs.runs.documents import (
+from spark_jobs.runs.life.documents import (
     Answer,
     Approval,
     Changes,
@@ -46,15 +44,17 @@ from spark_jobs.runs.documents import (
     instant_of,
     status_of,
 )
-from spark_jobs.runs.figures import changes_in_words
-from spark_jobs.runs.form_words import in_form_words
-from spark_jobs.runs.plan_document import Plan as RunPlan
-from spark_jobs.runs.requesting import check_order, check_range, check_until
-from spark_jobs.runs.stages import RunStage, applications_of, stages_of
-from spark_jobs.runs.status import RunKind, RunStatus, Stage
-from spark_jobs.runs.store import DEFINITION, RunFolder, RunStore
-from spark_jobs.runs.unfinished import BEGIN_AGAIN, ended_by_force
-from spark_jobs.runs.verdicts import Verdicts
+from spark_jobs.runs.life.permission import effective_policy
+from spark_jobs.runs.life.status import RunKind, RunStatus, Stage
+from spark_jobs.runs.life.store import DEFINITION, RunFolder, RunStore
+from spark_jobs.runs.life.unfinished import BEGIN_AGAIN, ended_by_force
+from spark_jobs.runs.life.verdicts import Verdicts
+from spark_jobs.runs.planning.form_words import in_form_words
+from spark_jobs.runs.planning.plan_document import Plan as RunPlan
+from spark_jobs.runs.planning.requesting import check_order, check_range, check_until
+from spark_jobs.runs.work.corrected import DeliveredCorrections
+from spark_jobs.runs.work.figures import changes_in_words
+from spark_jobs.runs.work.stages import RunStage, applications_of, stages_of
 from spark_jobs.submit.package import ENTRY
 
 NON_RETRYABLE_EXIT_CODES = frozenset({2, 3, 5, 6, 9})

@@ -19,8 +19,8 @@ from pyarrow.orc import ORCFile
 
 from spark_jobs.errors import SourceError
 from spark_jobs.project.sample import Sample, ddl_of, json_object, nameable
-from spark_jobs.sources.csv_text import CsvRules
-from spark_jobs.sources.table_folders import refuse_table_folders
+from spark_jobs.sources.files.csv_text import CsvRules
+from spark_jobs.sources.lake.table_folders import refuse_table_folders
 
 _FORMATS = {
     ".parquet": "parquet", ".orc": "orc", ".csv": "csv", ".tsv": "csv", ".jsonl": "json", ".ndjson": "json",

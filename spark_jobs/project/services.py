@@ -17,12 +17,12 @@ from spark_jobs.definition.payload import Value
 from spark_jobs.errors import DefinitionError, SourceError
 from spark_jobs.project.reading import decoded
 from spark_jobs.project.sample import Sample, ddl_of, json_object, nameable
-from spark_jobs.sources.decode import REASON
-from spark_jobs.sources.files import find_files, read_files
-from spark_jobs.sources.hive import read_table
-from spark_jobs.sources.kafka import pin_topic, read_topic
-from spark_jobs.sources.payload import decode_bytes, fields_of
-from spark_jobs.sources.schemas import pin_schemas
+from spark_jobs.sources.files.log_files import find_files, read_files
+from spark_jobs.sources.kafka.topic import pin_topic, read_topic
+from spark_jobs.sources.lake.hive import read_table
+from spark_jobs.sources.records.decode import REASON
+from spark_jobs.sources.records.payload import decode_bytes, fields_of
+from spark_jobs.sources.records.schemas import pin_schemas
 from spark_jobs.spark.failures import reading
 
 _ENVELOPE = ("key", "partition", "offset", "timestamp")

@@ -18,7 +18,7 @@ from typing import Any
 from spark_jobs.definition.names import is_pipeline_name
 from spark_jobs.errors import DefinitionError, SourceError
 from spark_jobs.eventtime.durations import format_duration
-from spark_jobs.eventtime.microbatch.checkpoint import (
+from spark_jobs.eventtime.spark.checkpoint import (
     Checkpoint,
     CheckpointError,
     KafkaOffsets,

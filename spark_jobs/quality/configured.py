@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from spark_jobs.definition import Pipeline
 from spark_jobs.parts import Part, require
-from spark_jobs.runs.documents import Gate
-from spark_jobs.runs.staged_run import StagedRun
+from spark_jobs.runs.life.documents import Gate
+from spark_jobs.runs.work.staged_run import StagedRun
 from spark_jobs.settings import settings
 from spark_jobs.spark.parallel import in_background
 

@@ -22,8 +22,8 @@ from spark_jobs.quality.columns import COUNTS, INPUT_COLUMNS, RECONCILIATION_COL
 from spark_jobs.quality.tables import table_of
 from spark_jobs.replay.columns import DROPPED, HISTORY_GONE, LATE, ON_TIME, PANE, STATE
 from spark_jobs.replay.spec import Panes, ReplaySpec
-from spark_jobs.runs.plan_document import Plan
-from spark_jobs.runs.staged_run import StagedRun
+from spark_jobs.runs.planning.plan_document import Plan
+from spark_jobs.runs.work.staged_run import StagedRun
 
 if TYPE_CHECKING:
     import pandas as pd

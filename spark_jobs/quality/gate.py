@@ -22,8 +22,8 @@ from spark_jobs.quality.frames import input_frame, reconciliation_frame, windows
 from spark_jobs.quality.live import live_frame
 from spark_jobs.quality.resolve import Fitted, SuiteScope, fit
 from spark_jobs.quality.suites import Data, Severity, Suites, load_suites
-from spark_jobs.runs.documents import DayResult, ExpectationResult, Gate, GateVerdict, UncheckedExpectation
-from spark_jobs.runs.staged_run import StagedRun
+from spark_jobs.runs.life.documents import DayResult, ExpectationResult, Gate, GateVerdict, UncheckedExpectation
+from spark_jobs.runs.work.staged_run import StagedRun
 from spark_jobs.spark.gateway import java_context
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from spark_jobs.quality.tables import table_of
-from spark_jobs.runs.verdicts import Verdicts
+from spark_jobs.runs.life.verdicts import Verdicts
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from spark_jobs.eventtime.microbatch.intervals import CalendarInterval
 from spark_jobs.eventtime.ranges import TimeRange
+from spark_jobs.eventtime.spark.intervals import CalendarInterval
 from spark_jobs.eventtime.windows import (
     AlignedWindows,
     AnySessionWindows,

@@ -4,7 +4,7 @@ One pass over ids and positions finds the records that the live job's deduplicat
 duplicates are few. They are kept as places in the log, and everything else is read without them. The records of one id
 are folded in the order of the log, in the JVM.
 
-As Flink drops them: `spark_jobs.eventtime.deduplication`, set by set. The arrival of a record stands for the
+As Flink drops them: `spark_jobs.eventtime.flink.deduplication`, set by set. The arrival of a record stands for the
 processing time at which the live job saw it. As Structured Streaming drops them: Spark rules 33 to 37.
 """
 
@@ -19,7 +19,7 @@ import numpy as np
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from spark_jobs.eventtime.microbatch.deduplication import DeduplicationKind
+from spark_jobs.eventtime.spark.deduplication import DeduplicationKind
 from spark_jobs.eventtime.timestamps import MIN_TIMESTAMP
 from spark_jobs.replay.columns import (
     ARRIVAL,
@@ -33,8 +33,8 @@ from spark_jobs.replay.columns import (
     event_time_rounded_up,
     record_position,
 )
-from spark_jobs.replay.microbatches import LATE_WATERMARK, MicroBatches
 from spark_jobs.replay.range_lookup import joined_to_ranges
+from spark_jobs.replay.spark.microbatches import LATE_WATERMARK, MicroBatches
 
 ID = "rw_id"
 """What duplicates share."""

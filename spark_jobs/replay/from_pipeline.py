@@ -12,21 +12,21 @@ from spark_jobs.definition.deployments import restarts_of
 from spark_jobs.definition.kafka_streams import StreamsWatermark, streams_windows_of
 from spark_jobs.definition.structured_streaming import StreamingWatermark
 from spark_jobs.definition.union import BLOCK, of_input
-from spark_jobs.eventtime.deduplication import UpdateType
+from spark_jobs.eventtime.flink.deduplication import UpdateType
+from spark_jobs.eventtime.flink.strategy import WatermarkStrategy
 from spark_jobs.eventtime.kafka_streams.task import Topology
-from spark_jobs.eventtime.microbatch.aggregation import OutputMode
-from spark_jobs.eventtime.microbatch.deduplication import DeduplicationKind
-from spark_jobs.eventtime.strategy import WatermarkStrategy
+from spark_jobs.eventtime.spark.aggregation import OutputMode
+from spark_jobs.eventtime.spark.deduplication import DeduplicationKind
 from spark_jobs.replay.deduplication import ID, Deduplication, FirstByProcessingTime, FirstByRowTime, SparkDeduplication
 from spark_jobs.replay.defined_windows import windows_of
-from spark_jobs.replay.flink_rules import FLINK
+from spark_jobs.replay.flink.rules import FLINK
 from spark_jobs.replay.kafka_streams.replay import Application
 from spark_jobs.replay.kafka_streams.rules import KafkaStreamsRules
 from spark_jobs.replay.kafka_streams.tasks import TaskRestart
-from spark_jobs.replay.microbatches import MicroBatches
 from spark_jobs.replay.rule_book import RuleBook
+from spark_jobs.replay.spark.microbatches import MicroBatches
+from spark_jobs.replay.spark.rules import StructuredStreamingRules
 from spark_jobs.replay.spec import Mode, Panes, ReplaySpec
-from spark_jobs.replay.structured_streaming_rules import StructuredStreamingRules
 
 
 def strategy_of(pipeline: Pipeline, partitions_found: Sequence[int]) -> WatermarkStrategy:

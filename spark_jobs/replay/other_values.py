@@ -12,14 +12,14 @@ from zoneinfo import ZoneInfo
 import numpy as np
 
 from spark_jobs.eventtime.kafka_streams.task import Emission
-from spark_jobs.eventtime.microbatch.aggregation import OutputMode
-from spark_jobs.eventtime.microbatch.batches import INITIAL_WATERMARK
+from spark_jobs.eventtime.spark.aggregation import OutputMode
+from spark_jobs.eventtime.spark.batches import INITIAL_WATERMARK
 from spark_jobs.eventtime.windows import CalendarSessionWindows
 from spark_jobs.replay.engine import Replay
 from spark_jobs.replay.kafka_streams.rules import KafkaStreamsRules
-from spark_jobs.replay.microbatches import MicroBatches
+from spark_jobs.replay.spark.microbatches import MicroBatches
+from spark_jobs.replay.spark.rules import StructuredStreamingRules
 from spark_jobs.replay.spec import ReplaySpec
-from spark_jobs.replay.structured_streaming_rules import StructuredStreamingRules
 
 
 @dataclass(frozen=True, slots=True)

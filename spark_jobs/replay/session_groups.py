@@ -15,7 +15,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from spark_jobs.eventtime.operator import Firing, MergeTooLateError, WindowOperator
+from spark_jobs.eventtime.flink.operator import Firing, MergeTooLateError, WindowOperator
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP, saturating_add, wrapping_add
 from spark_jobs.eventtime.windows import Window
 from spark_jobs.replay.columns import NEVER, Position

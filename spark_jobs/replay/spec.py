@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from spark_jobs.definition.mode import Mode
-from spark_jobs.eventtime.strategy import WatermarkStrategy
+from spark_jobs.eventtime.flink.strategy import WatermarkStrategy
 from spark_jobs.eventtime.windows import AlignedWindows, AnySessionWindows, AnyWindows
 from spark_jobs.replay.deduplication import Deduplication
 from spark_jobs.replay.rule_book import RuleBook

@@ -7,7 +7,7 @@ record: no sort and no watermark per record.
 A timeline is a DataFrame `x_from BIGINT, arrival BIGINT, major BIGINT, minor BIGINT`: C(x) is the largest
 position of the rows with `x_from <= x`. There is always a row of `NEVER`: the watermark has
 not reached that value and all above.
-All ways to make one give this table; `spark_jobs.replay.making` chooses.
+All ways to make one give this table; `spark_jobs.replay.flink.making` chooses.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ class Timeline:
         state: What a later run needs to continue from here, as values that JSON can hold.
         watermark_below: The watermark has passed no threshold above this (epoch ms).
         note: How the timeline was made, for people; empty for the usual way.
-        idle: When partitions were idle, see `spark_jobs.replay.idleness`; None without an idleness timeout.
+        idle: When partitions were idle, see `spark_jobs.replay.flink.idleness`; None without an idleness timeout.
     """
 
     table: DataFrame | InMemoryTimeline

@@ -25,14 +25,14 @@ from spark_jobs.report.model import (
 from spark_jobs.report.normal import normal_of
 from spark_jobs.report.pages import decision_page, look_page
 from spark_jobs.report.verdict import Origin, verdict_of
-from spark_jobs.runs import documents as written
-from spark_jobs.runs.corrected import DeliveredCorrections
-from spark_jobs.runs.documents import AnyOutcome, Checked, Gate
-from spark_jobs.runs.figures import RunFigures
-from spark_jobs.runs.looks import Subject
-from spark_jobs.runs.status import RunStatus, Stage
-from spark_jobs.runs.unfinished import stage_at_work
-from spark_jobs.runs.unmet import is_counted
+from spark_jobs.runs.life import documents as written
+from spark_jobs.runs.life.documents import AnyOutcome, Checked, Gate
+from spark_jobs.runs.life.status import RunStatus, Stage
+from spark_jobs.runs.life.unfinished import stage_at_work
+from spark_jobs.runs.planning.looks import Subject
+from spark_jobs.runs.work.corrected import DeliveredCorrections
+from spark_jobs.runs.work.figures import RunFigures
+from spark_jobs.runs.work.unmet import is_counted
 
 _SEVERITIES = tuple(Severity)
 """The worst first."""

@@ -8,7 +8,7 @@ from spark_jobs.report.assembled import report_of
 from spark_jobs.report.documents import PARTS, Documents
 from spark_jobs.report.model import Report
 from spark_jobs.report.page import render
-from spark_jobs.runs.store import PAGE, REPORT, RunFolder
+from spark_jobs.runs.life.store import PAGE, REPORT, RunFolder
 
 
 def build_report(folder: RunFolder) -> Report:

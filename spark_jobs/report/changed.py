@@ -17,7 +17,7 @@ from spark_jobs.lakehouse.change import WindowChange
 from spark_jobs.replay.aggregates import is_additive
 from spark_jobs.replay.columns import DROPPED, LATE, ON_TIME, STATE
 from spark_jobs.replay.spec import ReplaySpec, complete_name
-from spark_jobs.runs.staged_run import StagedRun
+from spark_jobs.runs.work.staged_run import StagedRun
 from spark_jobs.spark.joins import others, same
 
 TOP = 20

@@ -14,7 +14,7 @@ from spark_jobs.eventtime.durations import DAY, HOUR, MINUTE, SECOND
 from spark_jobs.formatting import length
 from spark_jobs.report.counted import Advisor, DrawnView, LateHour, Strip
 from spark_jobs.report.scales import VERDICT_COLOURS, bin_name, shown_tolerances
-from spark_jobs.runs.verdicts import Stretch
+from spark_jobs.runs.life.verdicts import Stretch
 
 Spans = Sequence[Sequence[int]]
 """[partition, from, to] each."""

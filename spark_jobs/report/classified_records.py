@@ -28,7 +28,7 @@ from spark_jobs.replay.from_pipeline import application_of
 from spark_jobs.replay.grid import divided
 from spark_jobs.replay.kafka_streams.replay import has_key
 from spark_jobs.report.lateness_probe import LatenessProbe, WatermarkSteps, estimated_records
-from spark_jobs.runs.staged_run import StagedRun
+from spark_jobs.runs.work.staged_run import StagedRun
 
 MAX_POINTS = 1_500
 """The most points of one kind in one chart."""

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 
 from spark_jobs.lakehouse.counts import RunCounts
-from spark_jobs.runs.documents import Document
+from spark_jobs.runs.life.documents import Document
 
 Texts = tuple[str, ...]
 Counts = dict[str, int]

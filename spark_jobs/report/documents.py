@@ -8,8 +8,7 @@ from typing import Any
 
 from spark_jobs.errors import DocumentError
 from spark_jobs.report.counted import Facts
-from spark_jobs.runs.corrected import DeliveredCorrections
-from spark_jobs.runs.documents import (
+from spark_jobs.runs.life.documents import (
     AnyOutcome,
     Application,
     Approval,
@@ -20,10 +19,11 @@ from spark_jobs.runs.documents import (
     Quarantine,
     Request,
 )
+from spark_jobs.runs.life.store import RunFolder
+from spark_jobs.runs.life.verdicts import Verdicts
 from spark_jobs.runs.night.account import Account
-from spark_jobs.runs.plan_document import Plan
-from spark_jobs.runs.store import RunFolder
-from spark_jobs.runs.verdicts import Verdicts
+from spark_jobs.runs.planning.plan_document import Plan
+from spark_jobs.runs.work.corrected import DeliveredCorrections
 
 _ONE: dict[str, type[Document]] = {
     "request": Request,

@@ -19,7 +19,7 @@ from spark_jobs.report.counted import Facts
 from spark_jobs.report.lateness import late_facts, seen_late
 from spark_jobs.report.lateness_probe import LatenessProbe, end_grid_or_none, find_probe
 from spark_jobs.report.picture import find_zoom, watermark_facts
-from spark_jobs.runs.staged_run import StagedRun
+from spark_jobs.runs.work.staged_run import StagedRun
 from spark_jobs.spark.cached import CachedFrames
 
 

@@ -12,7 +12,7 @@ from spark_jobs.lakehouse.verdict import UNEXPLAINED
 from spark_jobs.quality.suites import Severity
 from spark_jobs.report.model import Expectation, Live, Report
 from spark_jobs.report.verdict import ENDED_BADLY, ENDED_WELL, UNKNOWN
-from spark_jobs.runs.unmet import observed_in_words
+from spark_jobs.runs.work.unmet import observed_in_words
 
 
 class _Outcome(StrEnum):

@@ -25,17 +25,17 @@ from pyspark.sql import functions as F
 
 from spark_jobs.definition.engine import Engine
 from spark_jobs.eventtime.durations import DAY, HOUR, MINUTE, SECOND
+from spark_jobs.eventtime.flink.suppliers import RecordTime
 from spark_jobs.eventtime.ranges import TimeRange
-from spark_jobs.eventtime.suppliers import RecordTime
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP
 from spark_jobs.eventtime.windows import AlignedWindows, AnyWindows
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, NEVER
+from spark_jobs.replay.flink.making import TimelineMaker, restarted_timeline
 from spark_jobs.replay.grid import EndGrid, RegularGrid, end_grid
-from spark_jobs.replay.making import TimelineMaker, restarted_timeline
 from spark_jobs.replay.timeline import Thresholds, Timeline
-from spark_jobs.runs.plan_document import Plan
-from spark_jobs.runs.staged_run import StagedRun
-from spark_jobs.runs.status import RunKind
+from spark_jobs.runs.life.status import RunKind
+from spark_jobs.runs.planning.plan_document import Plan
+from spark_jobs.runs.work.staged_run import StagedRun
 from spark_jobs.spark.cached import CachedFrames
 
 MAX_COUNTED = 3_000_000

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from spark_jobs.formatting import length, percent, plural
 from spark_jobs.lakehouse.verdict import UNEXPLAINED, Verdict
 from spark_jobs.report.model import Live, LiveDeployment, LiveVerdict
-from spark_jobs.runs.verdicts import Compared, Stretch, Verdicts
+from spark_jobs.runs.life.verdicts import Compared, Stretch, Verdicts
 
 _DIFFERENT = (*UNEXPLAINED, Verdict.UNDECIDED, Verdict.TIMING, Verdict.LATE_ARRIVALS, Verdict.ALL_LATE)
 

@@ -13,7 +13,7 @@ from pydantic import AliasChoices, Field
 
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.report.counted import Advisor, Changes, Counts, Late, Part, Texts, Watermark
-from spark_jobs.runs.documents import (
+from spark_jobs.runs.life.documents import (
     Application,
     Approval,
     Checked,
@@ -22,9 +22,9 @@ from spark_jobs.runs.documents import (
     QuarantineReason,
     Requested,
 )
+from spark_jobs.runs.life.status import Level
+from spark_jobs.runs.life.verdicts import Compared, Deployment
 from spark_jobs.runs.night.account import AccountTerms
-from spark_jobs.runs.status import Level
-from spark_jobs.runs.verdicts import Compared, Deployment
 
 FORMAT = "rewindow-report/1"
 

@@ -10,9 +10,9 @@ from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.formatting import count, percent
 from spark_jobs.lakehouse.change import WindowChange
 from spark_jobs.report.model import Figure, Normal
-from spark_jobs.runs.documents import Changes
-from spark_jobs.runs.figures import RunFigures
-from spark_jobs.runs.status import RunKind
+from spark_jobs.runs.life.documents import Changes
+from spark_jobs.runs.life.status import RunKind
+from spark_jobs.runs.work.figures import RunFigures
 
 LONGEST = 30
 """The most earlier runs that a run is compared with."""

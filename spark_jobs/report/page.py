@@ -19,9 +19,9 @@ from spark_jobs.report.model import Report
 from spark_jobs.report.normal import points, shown
 from spark_jobs.report.pages import look_page, window_page
 from spark_jobs.report.scales import CHARTS, VERDICT_COLOURS, bin_name, shown_tolerances
-from spark_jobs.runs.figures import bookkeeping_in_words, changes_in_words, failed_in_words
-from spark_jobs.runs.status import RunKind
-from spark_jobs.runs.unmet import allowed_in_words, day_in_words, observed_in_words
+from spark_jobs.runs.life.status import RunKind
+from spark_jobs.runs.work.figures import bookkeeping_in_words, changes_in_words, failed_in_words
+from spark_jobs.runs.work.unmet import allowed_in_words, day_in_words, observed_in_words
 
 _CAUSES = {
     "live": "no run had published this window before, and the live job has emitted this value",

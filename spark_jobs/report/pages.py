@@ -6,7 +6,7 @@ from urllib.parse import quote, urlencode
 
 from spark_jobs.formatting import iso
 from spark_jobs.report.counted import TopWindow
-from spark_jobs.runs.looks import Subject
+from spark_jobs.runs.planning.looks import Subject
 
 _LONGEST_KEY = 80
 

@@ -12,7 +12,7 @@ from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.report.classified_records import ClassifiedRecords, View
 from spark_jobs.report.lateness import densest, late_points
 from spark_jobs.report.lateness_probe import LatenessProbe, WatermarkSteps, end_grid_or_none
-from spark_jobs.runs.staged_run import StagedRun
+from spark_jobs.runs.work.staged_run import StagedRun
 
 MAX_STEPS = 500
 MAX_CLOSES = 200

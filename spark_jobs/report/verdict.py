@@ -13,11 +13,11 @@ from spark_jobs.quality.suites import Severity
 from spark_jobs.report.counted import TopWindow
 from spark_jobs.report.model import NextStep, Verdict
 from spark_jobs.report.pages import decision_page, key_texts, look_page, window_page
-from spark_jobs.runs.documents import AnyOutcome, Approval, ExpectationResult
-from spark_jobs.runs.figures import bookkeeping_in_words, changes_in_words
-from spark_jobs.runs.looks import Subject
-from spark_jobs.runs.status import Level, RunStatus
-from spark_jobs.runs.unmet import closed_in_words, expectation_name, null_key_ways
+from spark_jobs.runs.life.documents import AnyOutcome, Approval, ExpectationResult
+from spark_jobs.runs.life.status import Level, RunStatus
+from spark_jobs.runs.planning.looks import Subject
+from spark_jobs.runs.work.figures import bookkeeping_in_words, changes_in_words
+from spark_jobs.runs.work.unmet import closed_in_words, expectation_name, null_key_ways
 
 UNKNOWN = "unknown"
 """The status in the report of a run that has written no outcome: it is running, or it was killed."""

@@ -11,7 +11,6 @@ from spark_jobs.definition.position import Position
 from spark_jobs.definition.yaml_tree import FieldPath
 from spark_jobs.errors import DefinitionError, Problem, SourceError
 from spark_jobs.replay import aggregates
-from spark_jobs.sources.decode import REASON
 from spark_jobs.sources.expressions import (
     Refused,
     analyse,
@@ -23,8 +22,7 @@ from spark_jobs.sources.expressions import (
 )
 from spark_jobs.sources.history import empty_history
 from spark_jobs.sources.opened import OpenHistory
-from spark_jobs.sources.payload import column_fields, fields_of, with_payload
-from spark_jobs.sources.records import (
+from spark_jobs.sources.records.canonical import (
     PENDING,
     has_positions,
     looked_up_in,
@@ -32,7 +30,9 @@ from spark_jobs.sources.records import (
     with_keys,
     with_positions,
 )
-from spark_jobs.sources.times import instant_refused
+from spark_jobs.sources.records.decode import REASON
+from spark_jobs.sources.records.payload import column_fields, fields_of, with_payload
+from spark_jobs.sources.records.times import instant_refused
 from spark_jobs.sources.zone_rules import refuse_unlike_zone
 
 _POSITION_FIELDS = ("partition", "offset", "arrival", "sequence")

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs.errors import SourceError
-from spark_jobs.eventtime.microbatch.checkpoint import Checkpoint, CheckpointError, is_checkpoint_file, read_checkpoint
+from spark_jobs.eventtime.spark.checkpoint import Checkpoint, CheckpointError, is_checkpoint_file, read_checkpoint
 from spark_jobs.spark.gateway import JAVA_ERRORS
 from spark_jobs.spark.java import java_reason
 

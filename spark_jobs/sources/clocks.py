@@ -26,7 +26,7 @@ from spark_jobs.pins import ClockBound, OffsetRange, PartitionRange, Pins, ends_
 from spark_jobs.replay.columns import ARRIVAL, OFFSET, PARTITION
 from spark_jobs.sources.history import open_history
 from spark_jobs.sources.opened import OpenHistory
-from spark_jobs.sources.records import arrived_since, counts_latest_arrival, cut_at, logged
+from spark_jobs.sources.records.canonical import arrived_since, counts_latest_arrival, cut_at, logged
 
 _BUCKET = 4096
 """Offsets that are looked at together before a partition is sorted."""

@@ -22,10 +22,8 @@ from spark_jobs.definition.position import Position
 from spark_jobs.definition.union import UnionHistory, of_input
 from spark_jobs.errors import DefinitionError, SourceError
 from spark_jobs.pins import Change, PinnedFile, PinnedSchemas, PinnedSnapshot, Pins, TableFormat
-from spark_jobs.sources.behind import confirm_behind, files_behind, records_in, records_outside
-from spark_jobs.sources.decode import RAW, REASON
 from spark_jobs.sources.expressions import expression_type, refuse_schema
-from spark_jobs.sources.files import (
+from spark_jobs.sources.files.log_files import (
     check_pinned,
     check_same_schema,
     file_partitions,
@@ -33,21 +31,23 @@ from spark_jobs.sources.files import (
     own_columns,
     read_files,
 )
-from spark_jobs.sources.hive import read_table, table_partitions
-from spark_jobs.sources.kafka import empty_topic, pin_topic, read_topic
-from spark_jobs.sources.lake_tables import (
+from spark_jobs.sources.files.query_files import ROWS, files_read, numbered, with_file_positions
+from spark_jobs.sources.kafka.topic import empty_topic, pin_topic, read_topic
+from spark_jobs.sources.lake.behind import confirm_behind, files_behind, records_in, records_outside
+from spark_jobs.sources.lake.hive import read_table, table_partitions
+from spark_jobs.sources.lake.lake_tables import (
     change_between,
     pin_snapshot,
     read_appended,
     read_snapshot,
 )
-from spark_jobs.sources.lake_tables import table_partitions as lake_partitions
-from spark_jobs.sources.lookup import pin_lookup
+from spark_jobs.sources.lake.lake_tables import table_partitions as lake_partitions
 from spark_jobs.sources.opened import OpenHistory
-from spark_jobs.sources.payload import column_fields, encoded_fields
-from spark_jobs.sources.query_files import ROWS, files_read, numbered, with_file_positions
-from spark_jobs.sources.records import canonical
-from spark_jobs.sources.schemas import pin_schemas
+from spark_jobs.sources.records.canonical import canonical
+from spark_jobs.sources.records.decode import RAW, REASON
+from spark_jobs.sources.records.lookup import pin_lookup
+from spark_jobs.sources.records.payload import column_fields, encoded_fields
+from spark_jobs.sources.records.schemas import pin_schemas
 from spark_jobs.sources.stitched import empty_stitched, open_stitched
 from spark_jobs.sources.union import joined, names_of
 from spark_jobs.sources.zone_rules import refuse_unlike_zone

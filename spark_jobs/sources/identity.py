@@ -17,11 +17,11 @@ from spark_jobs.definition import Pipeline
 from spark_jobs.definition.kafka import Topic
 from spark_jobs.identities import Evidence, Identity, LastRecord, Sign, other_schemas, worst
 from spark_jobs.pins import Change, OffsetRange, PinnedFile, PinnedSnapshot, PinnedTopic
-from spark_jobs.sources.behind import table_shape
-from spark_jobs.sources.files import changed_files, how_it_changed
+from spark_jobs.sources.files.log_files import changed_files, how_it_changed
 from spark_jobs.sources.history import source_of
-from spark_jobs.sources.kafka import read_log
-from spark_jobs.sources.lake_tables import change_between, column_ids
+from spark_jobs.sources.kafka.topic import read_log
+from spark_jobs.sources.lake.behind import table_shape
+from spark_jobs.sources.lake.lake_tables import change_between, column_ids
 from spark_jobs.sources.opened import OpenHistory
 from spark_jobs.spark.failures import plain_path, reading
 

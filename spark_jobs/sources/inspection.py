@@ -27,9 +27,9 @@ from spark_jobs.pins import OffsetRange, PartitionRange, PinnedTopic
 from spark_jobs.positions import Bucket, Buckets, Found, Known, Zone, most_buckets, shift_for
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, OFFSET, PARTITION, SEQUENCE, end_offset
 from spark_jobs.sources.clocks import NO_CLOCKS, Clocks, judged, log_of
-from spark_jobs.sources.decode import REASON
 from spark_jobs.sources.opened import OpenHistory
-from spark_jobs.sources.records import canonical, counts_latest_arrival, cut_at
+from spark_jobs.sources.records.canonical import canonical, counts_latest_arrival, cut_at
+from spark_jobs.sources.records.decode import REASON
 from spark_jobs.sources.scan import (
     FIELDS,
     NO_NUMBER,

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 
 from spark_jobs.positions import Bucket, Buckets, Known, Zone, largest, least, shift_for
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, OFFSET, PARTITION, SEQUENCE
-from spark_jobs.sources.decode import REASON
+from spark_jobs.sources.records.decode import REASON
 
 TIME, HASH = "time", "hash"
 NO_NUMBER = QUARANTINED = -(1 << 63)

@@ -17,9 +17,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from spark_jobs.definition import Pipeline
-from spark_jobs.sources.decode import RAW, RAW_BYTES, REASON
 from spark_jobs.sources.expressions import references
 from spark_jobs.sources.opened import OpenHistory
+from spark_jobs.sources.records.decode import RAW, RAW_BYTES, REASON
 
 SMALL_BYTES = 8 << 20
 """Files of at most so many bytes together are small: a few million records at most, however they are packed."""

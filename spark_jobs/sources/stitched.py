@@ -17,14 +17,14 @@ from spark_jobs.definition.kafka import PastTable, StitchedHistory
 from spark_jobs.errors import SourceError
 from spark_jobs.pins import PinnedSchemas, PinnedSnapshot, PinnedTopic, TableFormat
 from spark_jobs.replay.columns import ARRIVAL, OFFSET, PARTITION
-from spark_jobs.sources.archive_table import Archived, archived_in
-from spark_jobs.sources.decode import RAW, RAW_BYTES, REASON, UNREAD
 from spark_jobs.sources.expressions import Refused, expression_type, refuse
-from spark_jobs.sources.hive import read_table
-from spark_jobs.sources.kafka import append_time, empty_topic, header_map, pin_topic, read_topic
-from spark_jobs.sources.lake_tables import pin_snapshot, read_snapshot
-from spark_jobs.sources.payload import payload_schema, with_payload
-from spark_jobs.sources.records import cut_at, with_positions
+from spark_jobs.sources.kafka.topic import append_time, empty_topic, header_map, pin_topic, read_topic
+from spark_jobs.sources.lake.archive_table import Archived, archived_in
+from spark_jobs.sources.lake.hive import read_table
+from spark_jobs.sources.lake.lake_tables import pin_snapshot, read_snapshot
+from spark_jobs.sources.records.canonical import cut_at, with_positions
+from spark_jobs.sources.records.decode import RAW, RAW_BYTES, REASON, UNREAD
+from spark_jobs.sources.records.payload import payload_schema, with_payload
 from spark_jobs.spark.failures import reading
 
 _POSITION_COLUMNS = (PARTITION, OFFSET, ARRIVAL)

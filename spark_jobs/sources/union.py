@@ -17,9 +17,9 @@ from spark_jobs.definition import Pipeline
 from spark_jobs.definition.union import BLOCK, UnionHistory
 from spark_jobs.errors import DefinitionError
 from spark_jobs.replay.columns import ADMITTED, GAP, MARKER, PARTITION, STREAM
-from spark_jobs.sources.decode import RAW_BYTES, REASON
 from spark_jobs.sources.expressions import Refused, problem, references
 from spark_jobs.sources.opened import OpenHistory
+from spark_jobs.sources.records.decode import RAW_BYTES, REASON
 
 _OF_SOME: Mapping[str, t.DataType] = {
     RAW_BYTES: t.BinaryType(),

@@ -33,23 +33,23 @@ from spark_jobs.operations.maintain import maintain
 from spark_jobs.operations.periods import KEEP_RUNS, retention, retention_or_forever
 from spark_jobs.operations.run_ends import end_policy_of
 from spark_jobs.quality.gx import import_ahead
-from spark_jobs.runs.decision import effective_policy
-from spark_jobs.runs.definition_change import with_change
-from spark_jobs.runs.documents import Application, DryRun, Outcome, Request, failure_fields, instant_of, status_of
-from spark_jobs.runs.evaluation import Around, Evaluator
-from spark_jobs.runs.form_words import in_form_words
-from spark_jobs.runs.job import Job
-from spark_jobs.runs.lifecycle import new_token
-from spark_jobs.runs.looks import Looks
-from spark_jobs.runs.nightly import reconcile
-from spark_jobs.runs.plan import make_plan, planned_records
-from spark_jobs.runs.progress import LogProgress, Progress
-from spark_jobs.runs.reopening import discard_staged, job_in_stages, pipeline_of, reopened
-from spark_jobs.runs.stages import Begin, Publish, ReplayChunk, RunStage, applications_of, from_stage, stages_of
-from spark_jobs.runs.start import Asked, prepare, refuse_known_run_of_another
-from spark_jobs.runs.status import RunStatus, Stage
-from spark_jobs.runs.store import RunFolder, RunStore
-from spark_jobs.runs.work import FullWork
+from spark_jobs.runs.life.documents import Application, DryRun, Outcome, Request, failure_fields, instant_of, status_of
+from spark_jobs.runs.life.lifecycle import new_token
+from spark_jobs.runs.life.permission import effective_policy
+from spark_jobs.runs.life.reopening import discard_staged, job_in_stages, pipeline_of, reopened
+from spark_jobs.runs.life.start import Asked, prepare, refuse_known_run_of_another
+from spark_jobs.runs.life.status import RunStatus, Stage
+from spark_jobs.runs.life.store import RunFolder, RunStore
+from spark_jobs.runs.night.nightly import reconcile
+from spark_jobs.runs.planning.definition_change import with_change
+from spark_jobs.runs.planning.form_words import in_form_words
+from spark_jobs.runs.planning.looks import Looks
+from spark_jobs.runs.planning.plan import make_plan, planned_records
+from spark_jobs.runs.work.computing import FullWork
+from spark_jobs.runs.work.evaluation import Around, Evaluator
+from spark_jobs.runs.work.job import Job
+from spark_jobs.runs.work.progress import LogProgress, Progress
+from spark_jobs.runs.work.stages import Begin, Publish, ReplayChunk, RunStage, applications_of, from_stage, stages_of
 from spark_jobs.settings import more_conf
 from spark_jobs.spark.session import spark_session
 from spark_jobs.submit.package import ERROR

@@ -25,7 +25,7 @@ from spark_jobs.definition.names import is_pipeline_name
 from spark_jobs.errors import DefinitionError, EnvironmentSetupError
 from spark_jobs.orchestration.form import MAX_REASON
 from spark_jobs.orchestration.run_ids import dag_id_of, pipeline_of, run_id_of
-from spark_jobs.runs.store import RunFolder, RunStore
+from spark_jobs.runs.life.store import RunFolder, RunStore
 from spark_jobs.web.access import Reader, ReaderDep
 from spark_jobs.web.looks import router
 from spark_jobs.web.pages import (

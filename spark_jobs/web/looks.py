@@ -11,8 +11,8 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 from spark_jobs.definition.names import is_pipeline_name
 from spark_jobs.errors import DefinitionError, DocumentError
 from spark_jobs.orchestration.run_ids import dag_id_of
-from spark_jobs.runs.looks import Look, Looks, Question, Subject
-from spark_jobs.runs.store import RunStore
+from spark_jobs.runs.life.store import RunStore
+from spark_jobs.runs.planning.looks import Look, Looks, Question, Subject
 from spark_jobs.web.access import ReaderDep
 from spark_jobs.web.pages import dag_run_url, form_of, home_of, html_page
 from spark_jobs.web.starting import choices, dag_run, form_token, is_own_form, is_paused, started

@@ -19,7 +19,7 @@ from jinja2 import Environment
 from markupsafe import Markup
 
 from spark_jobs.report.page import templates_of
-from spark_jobs.runs.status import RunStatus
+from spark_jobs.runs.life.status import RunStatus
 from spark_jobs.web.summary import Run
 
 _POLICY = (

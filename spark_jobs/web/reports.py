@@ -10,8 +10,8 @@ from spark_jobs.errors import DocumentError
 from spark_jobs.report.documents import Documents
 from spark_jobs.report.model import Report
 from spark_jobs.report.verdict import UNKNOWN
-from spark_jobs.runs.documents import AnyOutcome
-from spark_jobs.runs.store import PAGE, REPORT, RunFolder
+from spark_jobs.runs.life.documents import AnyOutcome
+from spark_jobs.runs.life.store import PAGE, REPORT, RunFolder
 
 _CACHED_PAGES = 8
 

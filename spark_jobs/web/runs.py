@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
 
-from spark_jobs.runs.store import RunStore
+from spark_jobs.runs.life.store import RunStore
 from spark_jobs.web.summary import Run, keep_summaries, read_run, read_summaries
 
 _THREADS = 16

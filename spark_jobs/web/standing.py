@@ -15,8 +15,8 @@ from spark_jobs.formatting import moment, percent
 from spark_jobs.orchestration.describe import as_of_text, policy_in_words
 from spark_jobs.orchestration.run_ids import KINDS, dag_id_of
 from spark_jobs.report.normal import LONGEST, points
-from spark_jobs.runs.last_run import LastRun
-from spark_jobs.runs.store import RunStore
+from spark_jobs.runs.life.store import RunStore
+from spark_jobs.runs.planning.last_run import LastRun
 from spark_jobs.web.access import Reader
 from spark_jobs.web.summary import RUNNING, Run
 

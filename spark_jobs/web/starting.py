@@ -21,9 +21,9 @@ from airflow.models.serialized_dag import SerializedDagModel
 from airflow.utils.types import DagRunTriggeredByType
 
 from spark_jobs.orchestration.form import DISCARD, MAX_REASON, PUBLISH, REPEAT, REVERT
-from spark_jobs.runs.corrected import DeliveredCorrections
-from spark_jobs.runs.status import RunStatus
-from spark_jobs.runs.store import RunFolder
+from spark_jobs.runs.life.status import RunStatus
+from spark_jobs.runs.life.store import RunFolder
+from spark_jobs.runs.work.corrected import DeliveredCorrections
 
 
 def form_token(user: str, form: str, day: date | None = None) -> str:

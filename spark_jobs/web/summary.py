@@ -20,11 +20,11 @@ from spark_jobs.errors import DocumentError, EnvironmentSetupError
 from spark_jobs.lakehouse.verdict import UNEXPLAINED
 from spark_jobs.orchestration.run_ids import KINDS, dag_id_of
 from spark_jobs.report.verdict import ENDED_BADLY, ENDED_WELL, verdict_of
-from spark_jobs.runs.documents import AnyOutcome, Changes, Document, Gate, Request
-from spark_jobs.runs.figures import RunFigures
-from spark_jobs.runs.status import Level, RunKind, RunStatus
-from spark_jobs.runs.store import RunFolder, replace_file
-from spark_jobs.runs.verdicts import Verdicts
+from spark_jobs.runs.life.documents import AnyOutcome, Changes, Document, Gate, Request
+from spark_jobs.runs.life.status import Level, RunKind, RunStatus
+from spark_jobs.runs.life.store import RunFolder, replace_file
+from spark_jobs.runs.life.verdicts import Verdicts
+from spark_jobs.runs.work.figures import RunFigures
 from spark_jobs.settings import cache_folder
 
 log = logging.getLogger(__name__)
@@ -47,7 +47,7 @@ class Run:
     `status`: the status in `outcome.json`, which may be a word that this version does not know; `running` where there
     is no outcome. `title`: the title of the verdict in the run's report; `status_title`: the title that all runs with
     this status share. `is_published`: readers see the changes; else publishing would make them. `changed`,
-    `match_share`, `late_share`: see `spark_jobs.runs.figures`.
+    `match_share`, `late_share`: see `spark_jobs.runs.work.figures`.
     `unexplained_share`: the share of windows of the live job that differ for no reason that the log gives, among those
     that were compared.
     """

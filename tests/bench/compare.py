@@ -17,11 +17,11 @@ from spark_jobs.comparison.news import has_live_news
 from spark_jobs.comparison.stage import compare_run
 from spark_jobs.errors import RewindowError
 from spark_jobs.lakehouse.tables import Tables
-from spark_jobs.runs.backfill import EndPolicy, execute
-from spark_jobs.runs.plan import make_plan
-from spark_jobs.runs.progress import NoProgress
-from spark_jobs.runs.store import RunStore
-from spark_jobs.runs.verdicts import Verdicts
+from spark_jobs.runs.life.store import RunStore
+from spark_jobs.runs.life.verdicts import Verdicts
+from spark_jobs.runs.planning.plan import make_plan
+from spark_jobs.runs.work.backfill import EndPolicy, execute
+from spark_jobs.runs.work.progress import NoProgress
 from tests.bench.data import dataset
 from tests.bench.measure import Row
 from tests.bench.reconcile import (

@@ -14,12 +14,12 @@ from spark_jobs.eventtime.windows import TumblingWindows
 from spark_jobs.quality.gate import check
 from spark_jobs.quality.suites import load_suites
 from spark_jobs.replay.from_pipeline import spec_of
-from spark_jobs.runs.difference import identity_of
-from spark_jobs.runs.documents import Gate
-from spark_jobs.runs.plan import make_plan
-from spark_jobs.runs.staged_run import StagedRun
-from spark_jobs.runs.status import RunKind
-from spark_jobs.runs.work import published_windows
+from spark_jobs.runs.life.documents import Gate
+from spark_jobs.runs.life.status import RunKind
+from spark_jobs.runs.planning.plan import make_plan
+from spark_jobs.runs.work.computing import published_windows
+from spark_jobs.runs.work.difference import identity_of
+from spark_jobs.runs.work.staged_run import StagedRun
 from tests.bench.data import PARTITIONS, dataset
 from tests.bench.definition import bench_pipeline
 from tests.bench.measure import NAMESPACE, Row, alternate

@@ -21,9 +21,9 @@ from pyspark.sql import functions as F
 
 from spark_jobs.errors import RewindowError
 from spark_jobs.eventtime.durations import DAY, HOUR, MINUTE, SECOND
+from spark_jobs.eventtime.flink.strategy import WatermarkStrategy
+from spark_jobs.eventtime.flink.suppliers import BoundedOutOfOrderness
 from spark_jobs.eventtime.ranges import TimeRange
-from spark_jobs.eventtime.strategy import WatermarkStrategy
-from spark_jobs.eventtime.suppliers import BoundedOutOfOrderness
 from spark_jobs.eventtime.windows import TumblingWindows
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, OFFSET, PARTITION
 from spark_jobs.replay.engine import History, Replay

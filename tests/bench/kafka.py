@@ -14,9 +14,9 @@ from spark_jobs.demo.kafka_broker import APPEND_TIME, KafkaBroker
 from spark_jobs.eventtime.durations import MINUTE
 from spark_jobs.replay.engine import History, Replay
 from spark_jobs.replay.from_pipeline import spec_of
-from spark_jobs.runs.backfill import execute
-from spark_jobs.runs.plan import planned_records
-from spark_jobs.runs.progress import NoProgress
+from spark_jobs.runs.planning.plan import planned_records
+from spark_jobs.runs.work.backfill import execute
+from spark_jobs.runs.work.progress import NoProgress
 from spark_jobs.sources import good
 from tests.bench.data import BOUND, PARTITIONS, dataset
 from tests.bench.measure import Row, alternate, to_nowhere, to_table

@@ -15,11 +15,11 @@ from pyspark.sql import functions as F
 from spark_jobs.definition import Pipeline
 from spark_jobs.eventtime.durations import MINUTE
 from spark_jobs.lakehouse.tables import Tables, drop_table
-from spark_jobs.runs.backfill import execute
-from spark_jobs.runs.nightly import reconcile
-from spark_jobs.runs.plan import make_plan
-from spark_jobs.runs.progress import NoProgress
-from spark_jobs.runs.store import RunStore
+from spark_jobs.runs.life.store import RunStore
+from spark_jobs.runs.night.nightly import reconcile
+from spark_jobs.runs.planning.plan import make_plan
+from spark_jobs.runs.work.backfill import execute
+from spark_jobs.runs.work.progress import NoProgress
 from spark_jobs.web.runs import Runs
 from tests.bench.data import MIDNIGHT
 from tests.bench.measure import Row, alternate

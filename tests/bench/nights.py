@@ -25,10 +25,10 @@ from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.eventtime.durations import DAY
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.operations.maintain import maintain
-from spark_jobs.runs.backfill import execute
-from spark_jobs.runs.nightly import reconcile
-from spark_jobs.runs.plan import make_plan
-from spark_jobs.runs.progress import NoProgress
+from spark_jobs.runs.night.nightly import reconcile
+from spark_jobs.runs.planning.plan import make_plan
+from spark_jobs.runs.work.backfill import execute
+from spark_jobs.runs.work.progress import NoProgress
 from spark_jobs.spark.gateway import java_context
 from tests.bench.measure import input_read
 

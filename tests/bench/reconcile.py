@@ -23,10 +23,10 @@ from spark_jobs.lakehouse.publication import Cause, Publication
 from spark_jobs.lakehouse.published_table import PublishedTable
 from spark_jobs.lakehouse.staging import Staging
 from spark_jobs.lakehouse.tables import Tables, drop_table
-from spark_jobs.runs.backfill import execute
-from spark_jobs.runs.nightly import reconcile as reconcile_night
-from spark_jobs.runs.plan import make_plan
-from spark_jobs.runs.progress import NoProgress
+from spark_jobs.runs.night.nightly import reconcile as reconcile_night
+from spark_jobs.runs.planning.plan import make_plan
+from spark_jobs.runs.work.backfill import execute
+from spark_jobs.runs.work.progress import NoProgress
 from tests.bench.data import BOUND, MIDNIGHT, PARTITIONS, RECORDS_A_DAY, Dataset, dataset
 from tests.bench.measure import NAMESPACE, Row, alternate, input_read, to_nowhere
 from tests.bench.workload import AGGREGATES, Bench

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from spark_jobs.eventtime.durations import DAY, MINUTE
-from spark_jobs.eventtime.microbatch.aggregation import OutputMode
-from spark_jobs.eventtime.microbatch.batches import KINDS, BatchKind, BatchLog, OffsetRanges
+from spark_jobs.eventtime.spark.aggregation import OutputMode
+from spark_jobs.eventtime.spark.batches import KINDS, BatchKind, BatchLog, OffsetRanges
 from spark_jobs.eventtime.windows import TumblingWindows
-from spark_jobs.replay.microbatches import MicroBatches
-from spark_jobs.replay.structured_streaming_rules import StructuredStreamingRules
+from spark_jobs.replay.spark.microbatches import MicroBatches
+from spark_jobs.replay.spark.rules import StructuredStreamingRules
 from tests.bench.data import BOUND, KEYS, MIDNIGHT, PARTITIONS, RECORDS_A_DAY, Dataset, dataset
 from tests.bench.measure import Row, alternate, to_nowhere
 from tests.bench.workload import Bench, plain, replay_spec, replayed

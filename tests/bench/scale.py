@@ -22,7 +22,7 @@ from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.windows import TumblingWindows
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, OFFSET, PARTITION
 from spark_jobs.replay.engine import History, Replay
-from spark_jobs.runs.chunking import chunks_of
+from spark_jobs.runs.planning.chunking import chunks_of
 from spark_jobs.spark.shuffles import shuffles_for
 from tests.bench import RECORDS
 from tests.bench.data import BOUND, MIDNIGHT, span_of

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from spark_jobs.eventtime import suppliers
 from spark_jobs.eventtime.durations import MINUTE
+from spark_jobs.eventtime.flink import suppliers
+from spark_jobs.eventtime.flink.strategy import WatermarkStrategy
 from spark_jobs.eventtime.ranges import TimeRange
-from spark_jobs.eventtime.strategy import WatermarkStrategy
 from spark_jobs.eventtime.windows import TumblingWindows
 from spark_jobs.replay.engine import History, Replay
 from spark_jobs.replay.windows import close_lookup

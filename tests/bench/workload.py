@@ -9,12 +9,12 @@ from pathlib import Path
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from spark_jobs.eventtime.flink.strategy import WatermarkStrategy
+from spark_jobs.eventtime.flink.suppliers import BoundedOutOfOrderness
 from spark_jobs.eventtime.ranges import TimeRange
-from spark_jobs.eventtime.strategy import WatermarkStrategy
-from spark_jobs.eventtime.suppliers import BoundedOutOfOrderness
 from spark_jobs.eventtime.windows import AlignedWindows, AnyWindows, SessionWindows, SlidingWindows, TumblingWindows
 from spark_jobs.replay.engine import History, Replay
-from spark_jobs.replay.flink_rules import FLINK
+from spark_jobs.replay.flink.rules import FLINK
 from spark_jobs.replay.rule_book import RuleBook
 from spark_jobs.replay.spec import Mode, ReplaySpec
 from spark_jobs.replay.windows import close_lookup

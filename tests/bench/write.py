@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 from spark_jobs.eventtime.durations import MINUTE
 from spark_jobs.eventtime.windows import TumblingWindows
-from spark_jobs.runs.backfill import execute
-from spark_jobs.runs.plan import make_plan
-from spark_jobs.runs.progress import NoProgress
+from spark_jobs.runs.planning.plan import make_plan
+from spark_jobs.runs.work.backfill import execute
+from spark_jobs.runs.work.progress import NoProgress
 from tests.bench.data import KEYS, Dataset, dataset
 from tests.bench.definition import bench_pipeline
 from tests.bench.measure import Row, alternate, to_table

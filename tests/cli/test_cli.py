@@ -13,8 +13,8 @@ from py4j.protocol import Py4JJavaError
 
 from spark_jobs.cli.app import known_failure
 from spark_jobs.errors import noted
-from spark_jobs.runs.documents import Request
-from spark_jobs.runs.store import PAGE, REPORT, RunStore
+from spark_jobs.runs.life.documents import Request
+from spark_jobs.runs.life.store import PAGE, REPORT, RunStore
 from spark_jobs.spark.gateway import jvm
 from tests.command_line import Rewindow, in_process
 from tests.runs.small_runs import definition_text, record, write

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from spark_jobs.cli import interrupt
-from spark_jobs.runs.status import RunStatus
+from spark_jobs.runs.life.status import RunStatus
 from tests.processes import ROOT
 
 SAMPLE = ROOT / "dags/pipelines/departures_hourly.yaml"
@@ -49,11 +49,11 @@ def test_an_interrupted_run_says_in_one_sentence_what_was_published_and_how_to_g
     ],
 )
 def test_the_sentence_follows_from_where_the_run_stands(monkeypatch, status, words) -> None:
-    monkeypatch.setattr("spark_jobs.runs.lifecycle._MOVED", {"a-run": status})
+    monkeypatch.setattr("spark_jobs.runs.life.lifecycle._MOVED", {"a-run": status})
     assert words in interrupt.sentence("run")
 
 
 def test_before_a_run_has_begun_nothing_can_have_changed(monkeypatch) -> None:
-    monkeypatch.setattr("spark_jobs.runs.lifecycle._MOVED", {})
+    monkeypatch.setattr("spark_jobs.runs.life.lifecycle._MOVED", {})
     assert interrupt.sentence("run").startswith("interrupted: nothing was staged or published")
     assert "only reads" in interrupt.sentence("plan")

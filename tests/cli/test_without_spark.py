@@ -11,9 +11,9 @@ import pytest
 from spark_jobs import __version__, cli
 from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.errors import DefinitionError
-from spark_jobs.runs.documents import Changes, Outcome, Request
-from spark_jobs.runs.status import RunKind, RunStatus
-from spark_jobs.runs.store import RunStore
+from spark_jobs.runs.life.documents import Changes, Outcome, Request
+from spark_jobs.runs.life.status import RunKind, RunStatus
+from spark_jobs.runs.life.store import RunStore
 from spark_jobs.settings import settings
 from tests.command_line import Rewindow, in_process
 

@@ -18,7 +18,7 @@ from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.definition.instants import format_instant
 from spark_jobs.replay.engine import History, Replay
 from spark_jobs.replay.from_pipeline import spec_of
-from spark_jobs.runs.plan import make_plan, read_planned
+from spark_jobs.runs.planning.plan import make_plan, read_planned
 from spark_jobs.sources import good
 
 LIVE = Path("tests/data/live").resolve()

@@ -11,8 +11,8 @@ from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.definition.instants import parse_instant
 from spark_jobs.replay.engine import History, Replay
 from spark_jobs.replay.from_pipeline import spec_of
-from spark_jobs.runs.plan import make_plan, read_planned
-from spark_jobs.runs.progress import NoProgress
+from spark_jobs.runs.planning.plan import make_plan, read_planned
+from spark_jobs.runs.work.progress import NoProgress
 from spark_jobs.sources import good
 from tests.runs.small_nights import pipeline
 

@@ -15,11 +15,11 @@ from spark_jobs.definition.deployments import deployments_of
 from spark_jobs.definition.instants import format_instant
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.operations.live_history import emitted_panes, window_verdicts
-from spark_jobs.runs.backfill import EndPolicy
-from spark_jobs.runs.nightly import reconcile
-from spark_jobs.runs.progress import NoProgress
-from spark_jobs.runs.store import RunStore
-from spark_jobs.runs.verdicts import Verdicts
+from spark_jobs.runs.life.store import RunStore
+from spark_jobs.runs.life.verdicts import Verdicts
+from spark_jobs.runs.night.nightly import reconcile
+from spark_jobs.runs.work.backfill import EndPolicy
+from spark_jobs.runs.work.progress import NoProgress
 from tests.comparison.small_live import SOURCE, closed_windows, full_comparison, with_live
 from tests.runs.small_nights import log_of
 from tests.runs.small_runs import MINUTE, T0, write

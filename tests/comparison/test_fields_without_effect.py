@@ -11,8 +11,8 @@ from spark_jobs.cli.output import notes_of
 from spark_jobs.comparison.compare import run_compare
 from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.replay.defined_windows import fields_without_effect
-from spark_jobs.runs.plan import make_plan
-from spark_jobs.runs.progress import NoProgress
+from spark_jobs.runs.planning.plan import make_plan
+from spark_jobs.runs.work.progress import NoProgress
 from tests.runs.small_runs import definition_text, record, write
 
 EMITTED = 'schema: "k STRING, s BIGINT, n BIGINT, total BIGINT"'

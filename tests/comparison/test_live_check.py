@@ -17,7 +17,7 @@ from spark_jobs.comparison.join_keys import key_types
 from spark_jobs.comparison.live_check import complete_windows, look_at
 from spark_jobs.comparison.live_findings import Finding, Subject
 from spark_jobs.definition import load_pipeline
-from spark_jobs.runs.plan import planned_records
+from spark_jobs.runs.planning.plan import planned_records
 from tests.sampling import first_of
 
 FLIGHTS = Path("dags/pipelines/departures_hourly.yaml")

@@ -11,8 +11,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.comparison.compare import run_compare
-from spark_jobs.runs.progress import NoProgress
-from spark_jobs.runs.verdicts import Verdicts
+from spark_jobs.runs.life.verdicts import Verdicts
+from spark_jobs.runs.work.progress import NoProgress
 from tests.conformance.formats import FEW_ROWS
 from tests.runs.live_query import (
     START,

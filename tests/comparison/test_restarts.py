@@ -7,12 +7,12 @@ import random
 import pytest
 from pyspark.sql import functions as F
 
+from spark_jobs.eventtime.flink.strategy import WatermarkStrategy
+from spark_jobs.eventtime.flink.suppliers import BoundedOutOfOrderness
 from spark_jobs.eventtime.ranges import TimeRange
-from spark_jobs.eventtime.strategy import WatermarkStrategy
-from spark_jobs.eventtime.suppliers import BoundedOutOfOrderness
 from spark_jobs.eventtime.windows import TumblingWindows
 from spark_jobs.replay.engine import History, Replay
-from spark_jobs.replay.flink_rules import FLINK
+from spark_jobs.replay.flink.rules import FLINK
 from spark_jobs.replay.spec import ReplaySpec
 from tests.sampling import first_of
 

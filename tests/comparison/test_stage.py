@@ -19,13 +19,13 @@ from spark_jobs.definition import Pipeline
 from spark_jobs.demo.kafka_broker import KafkaBroker
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.report.facts import gather
-from spark_jobs.runs.backfill import EndPolicy, execute
-from spark_jobs.runs.nightly import reconcile
-from spark_jobs.runs.plan import make_plan
-from spark_jobs.runs.progress import NoProgress
-from spark_jobs.runs.status import RunStatus
-from spark_jobs.runs.store import RunStore
-from spark_jobs.runs.verdicts import Verdicts
+from spark_jobs.runs.life.status import RunStatus
+from spark_jobs.runs.life.store import RunStore
+from spark_jobs.runs.life.verdicts import Verdicts
+from spark_jobs.runs.night.nightly import reconcile
+from spark_jobs.runs.planning.plan import make_plan
+from spark_jobs.runs.work.backfill import EndPolicy, execute
+from spark_jobs.runs.work.progress import NoProgress
 from tests.comparison.small_live import SOURCE, closed_windows, full_comparison, with_live
 from tests.kafka import Sent, produce
 from tests.runs.small_nights import log_of

@@ -13,7 +13,7 @@ from spark_jobs.comparison.compare import run_compare
 from spark_jobs.comparison.verdicts import same
 from spark_jobs.definition import load_pipeline
 from spark_jobs.definition.live import Tolerance
-from spark_jobs.runs.progress import NoProgress
+from spark_jobs.runs.work.progress import NoProgress
 
 NAN, INF = "double('NaN')", "double('Infinity')"
 

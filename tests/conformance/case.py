@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from spark_jobs.errors import DefinitionError
-from spark_jobs.eventtime.job import Record
-from spark_jobs.eventtime.strategy import WatermarkScope, WatermarkStrategy
-from spark_jobs.eventtime.suppliers import GeneratorKind, supplier_of
+from spark_jobs.eventtime.flink.job import Record
+from spark_jobs.eventtime.flink.strategy import WatermarkScope, WatermarkStrategy
+from spark_jobs.eventtime.flink.suppliers import GeneratorKind, supplier_of
 from spark_jobs.eventtime.timestamps import MIN_TIMESTAMP
 from spark_jobs.eventtime.windows import (
     AlignedWindows,

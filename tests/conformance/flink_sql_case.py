@@ -8,10 +8,10 @@ from functools import cached_property
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from spark_jobs.eventtime.strategy import WatermarkScope, WatermarkStrategy
-from spark_jobs.eventtime.suppliers import AverageOfLast, Lag
-from spark_jobs.eventtime.two_phases import Slices
-from spark_jobs.eventtime.wall_clock import WallClockSessions, WallClockWindows
+from spark_jobs.eventtime.flink.strategy import WatermarkScope, WatermarkStrategy
+from spark_jobs.eventtime.flink.suppliers import AverageOfLast, Lag
+from spark_jobs.eventtime.flink.two_phases import Slices
+from spark_jobs.eventtime.flink.wall_clock import WallClockSessions, WallClockWindows
 from spark_jobs.eventtime.windows import RegularWindows, SessionWindows
 from tests.conformance.case import Case
 
@@ -89,7 +89,10 @@ def first_difference(case: SqlCase, version: Version, rows: list[list[Any]]) -> 
     wanted = _steps(version.expected["rows"])
     got = _steps(rows)
     for at in sorted(wanted.keys() | got.keys()):
-        missing, extra = wanted.get(at, Counter()) - got.get(at, Counter()), got.get(at, Counter()) - wanted.get(at, Counter())
+        missing, extra = (
+            wanted.get(at, Counter()) - got.get(at, Counter()),
+            got.get(at, Counter()) - wanted.get(at, Counter()),
+        )
         if missing or extra:
             return f"after {at} records: expected {sorted(missing)[:3]}; got {sorted(extra)[:3]}"
     return None

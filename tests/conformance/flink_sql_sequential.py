@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from spark_jobs.eventtime.job import LiveJob
+from spark_jobs.eventtime.flink.job import LiveJob
 from tests.conformance.flink_sql_case import SqlCase, Version
 
 

@@ -11,12 +11,12 @@ from itertools import groupby
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from spark_jobs.eventtime.microbatch.aggregation import OutputMode
-from spark_jobs.eventtime.microbatch.batches import Batches, batches_of
-from spark_jobs.eventtime.microbatch.checkpoint import Checkpoint, read_checkpoint
-from spark_jobs.eventtime.microbatch.deduplication import DeduplicationKind
-from spark_jobs.eventtime.microbatch.intervals import CalendarInterval, parse_interval
-from spark_jobs.eventtime.microbatch.query import BatchSettings, Query
+from spark_jobs.eventtime.spark.aggregation import OutputMode
+from spark_jobs.eventtime.spark.batches import Batches, batches_of
+from spark_jobs.eventtime.spark.checkpoint import Checkpoint, read_checkpoint
+from spark_jobs.eventtime.spark.deduplication import DeduplicationKind
+from spark_jobs.eventtime.spark.intervals import CalendarInterval, parse_interval
+from spark_jobs.eventtime.spark.query import BatchSettings, Query
 from spark_jobs.eventtime.windows import (
     AnySessionWindows,
     CalendarSessionWindows,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from spark_jobs.eventtime.microbatch.aggregation import Row
-from spark_jobs.eventtime.microbatch.query import BatchResult, ReadRecord, RunningQuery
+from spark_jobs.eventtime.spark.aggregation import Row
+from spark_jobs.eventtime.spark.query import BatchResult, ReadRecord, RunningQuery
 from tests.conformance.microbatch_case import MicroBatchCase
 from tests.conformance.microbatch_compare import MicroBatchOutcome, Run, row_of
 

@@ -13,19 +13,19 @@ import numpy as np
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_jobs.eventtime.microbatch.aggregation import OutputMode
-from spark_jobs.eventtime.microbatch.batches import Batch, BatchKind, BatchLog, OffsetRanges
-from spark_jobs.eventtime.microbatch.query import BatchSettings
+from spark_jobs.eventtime.flink.strategy import WatermarkStrategy
+from spark_jobs.eventtime.flink.suppliers import GeneratorKind, supplier_of
 from spark_jobs.eventtime.ranges import TimeRange
-from spark_jobs.eventtime.strategy import WatermarkStrategy
-from spark_jobs.eventtime.suppliers import GeneratorKind, supplier_of
+from spark_jobs.eventtime.spark.aggregation import OutputMode
+from spark_jobs.eventtime.spark.batches import Batch, BatchKind, BatchLog, OffsetRanges
+from spark_jobs.eventtime.spark.query import BatchSettings
 from spark_jobs.replay.assign import END, START
 from spark_jobs.replay.columns import ARRIVAL, DROPPED, PANE
 from spark_jobs.replay.deduplication import SparkDeduplication, without
 from spark_jobs.replay.engine import FIRED_COLUMNS, History, Replay
-from spark_jobs.replay.microbatches import MicroBatches
+from spark_jobs.replay.spark.microbatches import MicroBatches
+from spark_jobs.replay.spark.rules import StructuredStreamingRules
 from spark_jobs.replay.spec import Mode, Panes, ReplaySpec
-from spark_jobs.replay.structured_streaming_rules import StructuredStreamingRules
 from tests.conformance.microbatch_case import MicroBatchCase
 from tests.conformance.microbatch_compare import MicroBatchOutcome, Run, row_of
 

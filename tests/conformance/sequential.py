@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from spark_jobs.eventtime.job import LiveJob
-from spark_jobs.eventtime.strategy import WatermarkStrategy
+from spark_jobs.eventtime.flink.job import LiveJob
+from spark_jobs.eventtime.flink.strategy import WatermarkStrategy
 from spark_jobs.eventtime.timestamps import MIN_TIMESTAMP
 from tests.conformance.case import Case
 from tests.conformance.compare import Outcome, firing_row

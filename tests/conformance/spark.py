@@ -8,14 +8,14 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from spark_jobs.eventtime.flink.strategy import WatermarkStrategy
 from spark_jobs.eventtime.ranges import TimeRange
-from spark_jobs.eventtime.strategy import WatermarkStrategy
 from spark_jobs.eventtime.timestamps import MIN_TIMESTAMP
 from spark_jobs.eventtime.windows import AlignedWindows
 from spark_jobs.replay.assign import END, START
 from spark_jobs.replay.columns import EVENT_TIME, NEVER, PANE, Position, admitted, record_position
 from spark_jobs.replay.engine import FIRED_COLUMNS, History, Replay
-from spark_jobs.replay.flink_rules import FLINK
+from spark_jobs.replay.flink.rules import FLINK
 from spark_jobs.replay.spec import Mode, Panes, ReplaySpec
 from tests.conformance.case import Case
 from tests.conformance.compare import CHECKSUM_MODULUS, Outcome

@@ -11,12 +11,12 @@ from spark_jobs.comparison import stage
 from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.replay.engine import History, Replay
 from spark_jobs.replay.from_pipeline import spec_of
-from spark_jobs.runs.backfill import EndPolicy, execute
-from spark_jobs.runs.job import RunResult
-from spark_jobs.runs.plan import make_plan, read_planned
-from spark_jobs.runs.progress import NoProgress
-from spark_jobs.runs.store import RunStore
-from spark_jobs.runs.verdicts import Verdicts
+from spark_jobs.runs.life.store import RunStore
+from spark_jobs.runs.life.verdicts import Verdicts
+from spark_jobs.runs.planning.plan import make_plan, read_planned
+from spark_jobs.runs.work.backfill import EndPolicy, execute
+from spark_jobs.runs.work.job import RunResult
+from spark_jobs.runs.work.progress import NoProgress
 from spark_jobs.sources import good
 from tests.runs.small_nights import log_of, pipeline
 from tests.runs.small_runs import write

@@ -17,7 +17,7 @@ from spark_jobs.corrections.delivery import deliver, repeat
 from spark_jobs.corrections.partitions import PartitionedTable
 from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.operations.maintain import maintain
-from spark_jobs.runs.progress import NoProgress
+from spark_jobs.runs.work.progress import NoProgress
 from tests.corrections.boundaries import LEDGER, boundaries_of, ended_at
 from tests.corrections.small_corrections import counts_of, defined, emitted_rows, published, with_faults
 from tests.faults.boundaries import Stopped

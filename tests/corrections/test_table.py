@@ -15,9 +15,9 @@ from spark_jobs.errors import RunStateError
 from spark_jobs.lakehouse.corrections import CorrectionTable, Delivery
 from spark_jobs.lakehouse.delivery import DeliveryKind, DeliveryStatus
 from spark_jobs.lakehouse.tables import Tables
-from spark_jobs.runs.nightly import reconcile
-from spark_jobs.runs.processes import beating
-from spark_jobs.runs.progress import NoProgress
+from spark_jobs.runs.life.processes import beating
+from spark_jobs.runs.night.nightly import reconcile
+from spark_jobs.runs.work.progress import NoProgress
 from tests.corrections.boundaries import TABLE, boundaries_of, ended_at
 from tests.corrections.small_corrections import (
     COMPARING,

@@ -16,7 +16,7 @@ from spark_jobs.definition.instants import format_instant
 from spark_jobs.lakehouse.corrections import CorrectionTable
 from spark_jobs.lakehouse.delivery import DeliveryStatus
 from spark_jobs.lakehouse.tables import Tables
-from spark_jobs.runs.progress import NoProgress
+from spark_jobs.runs.work.progress import NoProgress
 from tests.corrections.boundaries import TOPIC, boundaries_of, ended_at
 from tests.corrections.small_corrections import counts_of, defined, emitted_rows, published, with_faults
 from tests.faults.boundaries import Stopped

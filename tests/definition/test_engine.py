@@ -10,8 +10,8 @@ import pytest
 from spark_jobs.definition.engine import Engine
 from spark_jobs.definition.structured_streaming import StreamingWatermark
 from spark_jobs.errors import DefinitionError
-from spark_jobs.eventtime.microbatch.aggregation import OutputMode
-from spark_jobs.eventtime.microbatch.intervals import CalendarInterval
+from spark_jobs.eventtime.spark.aggregation import OutputMode
+from spark_jobs.eventtime.spark.intervals import CalendarInterval
 from spark_jobs.eventtime.windows import CalendarSessionWindows, SessionWindows
 from spark_jobs.replay.defined_windows import windows_of
 from tests.definition.texts import BASE, FLINK, SPARK, TUMBLING, loaded

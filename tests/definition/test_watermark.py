@@ -13,7 +13,7 @@ import pytest
 from spark_jobs.definition.custom import check_class
 from spark_jobs.definition.watermark import EXAMPLES, PARAMETERS, Watermark
 from spark_jobs.errors import DefinitionError
-from spark_jobs.eventtime.suppliers import GeneratorKind
+from spark_jobs.eventtime.flink.suppliers import GeneratorKind
 
 BOUNDED = "generator: bounded_out_of_orderness\n  bound: 30 min"
 GENERATOR_CLASS = """

@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 from spark_jobs.comparison.compare import run_compare
 from spark_jobs.definition import load_pipeline
 from spark_jobs.demo.kafka_broker import KafkaBroker
-from spark_jobs.runs.progress import NoProgress
+from spark_jobs.runs.work.progress import NoProgress
 
 
 @pytest.mark.long

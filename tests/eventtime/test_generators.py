@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import pytest
 
-from spark_jobs.eventtime.generators import Event
-from spark_jobs.eventtime.suppliers import (
+from spark_jobs.eventtime.flink.generators import Event
+from spark_jobs.eventtime.flink.suppliers import (
     AdvanceAfterWait,
     Ascending,
     AverageOfLast,

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import pytest
 
-from spark_jobs.eventtime.generators import Event
-from spark_jobs.eventtime.signals import PartitionStatusChanged, Signal, StreamStatusChanged, WatermarkEmitted
-from spark_jobs.eventtime.source import Source
-from spark_jobs.eventtime.strategy import WatermarkScope, WatermarkStrategy
-from spark_jobs.eventtime.suppliers import Ascending, GeneratorSupplier, Punctuated
+from spark_jobs.eventtime.flink.generators import Event
+from spark_jobs.eventtime.flink.signals import PartitionStatusChanged, Signal, StreamStatusChanged, WatermarkEmitted
+from spark_jobs.eventtime.flink.source import Source
+from spark_jobs.eventtime.flink.strategy import WatermarkScope, WatermarkStrategy
+from spark_jobs.eventtime.flink.suppliers import Ascending, GeneratorSupplier, Punctuated
 
 STEP = 10
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_jobs.eventtime.lateness import cleanup_time, is_element_late, is_merge_too_late, is_window_late
+from spark_jobs.eventtime.flink.lateness import cleanup_time, is_element_late, is_merge_too_late, is_window_late
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP, MIN_TIMESTAMP
 from spark_jobs.eventtime.windows import Window
 from tests.eventtime.drawing import drawn

@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 
-from spark_jobs.eventtime.generators import Event
-from spark_jobs.eventtime.job import LiveJob, Record
-from spark_jobs.eventtime.source import Source
-from spark_jobs.eventtime.strategy import WatermarkStrategy
-from spark_jobs.eventtime.suppliers import Lag
+from spark_jobs.eventtime.flink.generators import Event
+from spark_jobs.eventtime.flink.job import LiveJob, Record
+from spark_jobs.eventtime.flink.source import Source
+from spark_jobs.eventtime.flink.strategy import WatermarkStrategy
+from spark_jobs.eventtime.flink.suppliers import Lag
 from spark_jobs.eventtime.windows import TumblingWindows
 from tests.conformance.case import Case
 from tests.conformance.sequential import run_sequential

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import pytest
 
-from spark_jobs.eventtime.job import LiveJob, Record
-from spark_jobs.eventtime.operator import Firing, WindowOperator
-from spark_jobs.eventtime.strategy import WatermarkStrategy
-from spark_jobs.eventtime.suppliers import Ascending
+from spark_jobs.eventtime.flink.job import LiveJob, Record
+from spark_jobs.eventtime.flink.operator import Firing, WindowOperator
+from spark_jobs.eventtime.flink.strategy import WatermarkStrategy
+from spark_jobs.eventtime.flink.suppliers import Ascending
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP
 from spark_jobs.eventtime.windows import AlignedWindows, SlidingWindows, TumblingWindows
 from tests.eventtime.drawing import table

@@ -9,9 +9,9 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_jobs.eventtime.generators import Event
-from spark_jobs.eventtime.signals import WatermarkEmitted
-from spark_jobs.eventtime.source import Source, Tick
+from spark_jobs.eventtime.flink.generators import Event
+from spark_jobs.eventtime.flink.signals import WatermarkEmitted
+from spark_jobs.eventtime.flink.source import Source, Tick
 from tests.conformance.case import Case
 from tests.conformance.compare import first_difference
 from tests.conformance.sequential import run_sequential

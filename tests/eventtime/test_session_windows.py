@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_jobs.eventtime.operator import Firing, MergeTooLateError, WindowOperator
+from spark_jobs.eventtime.flink.operator import Firing, MergeTooLateError, WindowOperator
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP, MIN_TIMESTAMP
 from spark_jobs.eventtime.windows import SessionWindows
 from tests.eventtime.drawing import drawn

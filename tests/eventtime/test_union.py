@@ -8,12 +8,12 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_jobs.eventtime.generators import Event
-from spark_jobs.eventtime.signals import PartitionStatusChanged, StreamSignal
-from spark_jobs.eventtime.source import Source
-from spark_jobs.eventtime.strategy import WatermarkStrategy
-from spark_jobs.eventtime.suppliers import BoundedOutOfOrderness, Punctuated, SeveralGenerators
-from spark_jobs.eventtime.valve import StatusWatermarkValve
+from spark_jobs.eventtime.flink.generators import Event
+from spark_jobs.eventtime.flink.signals import PartitionStatusChanged, StreamSignal
+from spark_jobs.eventtime.flink.source import Source
+from spark_jobs.eventtime.flink.strategy import WatermarkStrategy
+from spark_jobs.eventtime.flink.suppliers import BoundedOutOfOrderness, Punctuated, SeveralGenerators
+from spark_jobs.eventtime.flink.valve import StatusWatermarkValve
 from tests.replay.histories import History, random_union
 from tests.sampling import sample
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import pytest
 
-from spark_jobs.eventtime.signals import StreamSignal, StreamStatusChanged, WatermarkEmitted
+from spark_jobs.eventtime.flink.signals import StreamSignal, StreamStatusChanged, WatermarkEmitted
+from spark_jobs.eventtime.flink.valve import StatusWatermarkValve
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP
-from spark_jobs.eventtime.valve import StatusWatermarkValve
 from tests.eventtime.drawing import table
 
 CASES = {

@@ -12,8 +12,8 @@ from spark_jobs.lakehouse.ledger import Ledger
 from spark_jobs.lakehouse.published_table import PublishedTable
 from spark_jobs.lakehouse.side_tables import SideTable
 from spark_jobs.lakehouse.staging import Staging
-from spark_jobs.runs import publication
-from spark_jobs.runs.store import RunFolder
+from spark_jobs.runs.life import publication
+from spark_jobs.runs.life.store import RunFolder
 
 STEPS: list[tuple[Any, str]] = [
     (Ledger, "change"), (Ledger, "delete_rows"), (Staging, "write"), (Staging, "drop"),

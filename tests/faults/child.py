@@ -11,8 +11,8 @@ import signal
 import sys
 
 from spark_jobs.definition import load_pipeline
-from spark_jobs.runs import nightly
-from spark_jobs.runs.progress import NoProgress
+from spark_jobs.runs.night import nightly
+from spark_jobs.runs.work.progress import NoProgress
 from spark_jobs.spark.gateway import jvm
 from spark_jobs.spark.session import spark_session
 from tests.faults.boundaries import stopped_at

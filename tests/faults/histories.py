@@ -21,11 +21,11 @@ from spark_jobs.demo.kafka_broker import KafkaBroker
 from spark_jobs.errors import EmptyRangeError, HistoryError, SourceError
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.replay.columns import HISTORY_GONE
-from spark_jobs.runs.backfill import execute
-from spark_jobs.runs.job import RunResult
-from spark_jobs.runs.nightly import reconcile
-from spark_jobs.runs.plan import planned_records
-from spark_jobs.runs.progress import NoProgress
+from spark_jobs.runs.night.nightly import reconcile
+from spark_jobs.runs.planning.plan import planned_records
+from spark_jobs.runs.work.backfill import execute
+from spark_jobs.runs.work.job import RunResult
+from spark_jobs.runs.work.progress import NoProgress
 from spark_jobs.spark.gateway import loaded_iceberg_table
 from tests.faults.machine import Machine
 from tests.kafka import Sent, produce

@@ -18,20 +18,20 @@ from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.lakehouse.ledger import Ledger
 from spark_jobs.lakehouse.staging import StagedPart
 from spark_jobs.lakehouse.tables import Tables, create_tables
-from spark_jobs.runs.decision import Action
-from spark_jobs.runs.documents import Gate, StagedRange
-from spark_jobs.runs.job import Job, job_of
-from spark_jobs.runs.lifecycle import new_token
-from spark_jobs.runs.plan_document import Plan
-from spark_jobs.runs.processes import STAGES_PROCESS
-from spark_jobs.runs.progress import NoProgress
-from spark_jobs.runs.publication import conclude, publish
-from spark_jobs.runs.recovery import recover
-from spark_jobs.runs.reopening import discard_staged, publish_staged, reopened
-from spark_jobs.runs.start import Asked, begin, foreign_change, from_table, with_scope
-from spark_jobs.runs.status import RunKind, RunStatus
-from spark_jobs.runs.store import RunStore
-from spark_jobs.runs.verification import verified
+from spark_jobs.runs.life.documents import Gate, StagedRange
+from spark_jobs.runs.life.lifecycle import new_token
+from spark_jobs.runs.life.permission import Action
+from spark_jobs.runs.life.processes import STAGES_PROCESS
+from spark_jobs.runs.life.publication import conclude, publish
+from spark_jobs.runs.life.recovery import recover
+from spark_jobs.runs.life.reopening import discard_staged, publish_staged, reopened
+from spark_jobs.runs.life.start import Asked, begin, foreign_change, from_table, with_scope
+from spark_jobs.runs.life.status import RunKind, RunStatus
+from spark_jobs.runs.life.store import RunStore
+from spark_jobs.runs.planning.plan_document import Plan
+from spark_jobs.runs.work.job import Job, job_of
+from spark_jobs.runs.work.progress import NoProgress
+from spark_jobs.runs.work.verification import verified
 from spark_jobs.spark.gateway import loaded_iceberg_table
 from tests.faults.boundaries import Stopped, stopped_at, watched_steps
 from tests.faults.lives import Cell, Event, Model, ModelRun, Row

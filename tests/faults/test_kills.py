@@ -23,10 +23,10 @@ from spark_jobs.definition import Pipeline
 from spark_jobs.lakehouse.ledger import Ledger
 from spark_jobs.lakehouse.published_table import PublishedTable
 from spark_jobs.lakehouse.tables import Tables
-from spark_jobs.runs.backfill import execute
-from spark_jobs.runs.nightly import reconcile
-from spark_jobs.runs.plan import make_plan
-from spark_jobs.runs.progress import NoProgress
+from spark_jobs.runs.night.nightly import reconcile
+from spark_jobs.runs.planning.plan import make_plan
+from spark_jobs.runs.work.backfill import execute
+from spark_jobs.runs.work.progress import NoProgress
 from tests.faults.boundaries import stopped_at
 from tests.faults.forked import forked, kill_this_process
 from tests.runs.small_nights import assert_history_is_whole, log_of, pipeline, tables_of

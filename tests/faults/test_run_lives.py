@@ -32,12 +32,12 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.definition import load_pipeline
 from spark_jobs.operations.maintain import maintain
-from spark_jobs.runs.documents import Answer, Approval, status_of
-from spark_jobs.runs.plan import make_plan
-from spark_jobs.runs.processes import STAGES_PROCESS
-from spark_jobs.runs.progress import NoProgress
-from spark_jobs.runs.recovery import recover
-from spark_jobs.runs.status import RunStatus
+from spark_jobs.runs.life.documents import Answer, Approval, status_of
+from spark_jobs.runs.life.processes import STAGES_PROCESS
+from spark_jobs.runs.life.recovery import recover
+from spark_jobs.runs.life.status import RunStatus
+from spark_jobs.runs.planning.plan import make_plan
+from spark_jobs.runs.work.progress import NoProgress
 from tests.faults.lives import ModelRun
 from tests.faults.lives_stages import WINDOWS, Events, Lives, now
 from tests.runs.small_runs import MINUTE, T0, definition_text, record, write

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from spark_jobs.definition.payload import Registry
 from spark_jobs.pins import PinnedSchemas
-from spark_jobs.sources.registry import versions_of
+from spark_jobs.sources.records.registry import versions_of
 from tests.fuzz import mutations
 from tests.fuzz.limits import Limit
 from tests.fuzz.search import Kind

@@ -19,7 +19,7 @@ from spark_jobs.definition import Pipeline
 from spark_jobs.definition.live import Live, TopicEmitted
 from spark_jobs.lakehouse.emitted_table import HEADERS
 from spark_jobs.pins import OffsetRange, PinnedTopic
-from spark_jobs.sources.decode import REASON
+from spark_jobs.sources.records.decode import REASON
 from tests.comparison.emitted_topics import NOON, pipeline
 from tests.fuzz.batches import BatchKind, Outcomes
 from tests.fuzz.payloads import read_outcomes, rewritten_csv, rewritten_json

@@ -20,8 +20,8 @@ from pyspark.sql import functions as F
 from spark_jobs.pins import PinnedSchemas
 from spark_jobs.replay.columns import OFFSET
 from spark_jobs.sources import canonical
-from spark_jobs.sources.decode import RAW, RAW_BYTES, REASON
 from spark_jobs.sources.opened import OpenHistory
+from spark_jobs.sources.records.decode import RAW, RAW_BYTES, REASON
 from tests.fuzz.batches import BatchKind, Outcomes, by_number
 from tests.sources.avro import framed, zigzag
 from tests.sources.conftest import make_pipeline

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs.errors import DefinitionError
-from spark_jobs.sources import decode
+from spark_jobs.sources.records import decode
 from tests.fuzz import batches, emitted, payloads
 from tests.fuzz.batches import BatchKind
 from tests.fuzz.kinds import kinds_on_spark, kinds_without_spark

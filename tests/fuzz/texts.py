@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
 from spark_jobs.definition import Pipeline, load_pipeline
-from spark_jobs.eventtime.microbatch.batches import batches_of
+from spark_jobs.eventtime.spark.batches import batches_of
 from spark_jobs.orchestration.form import (
     look_params,
     read_form,
@@ -26,7 +26,7 @@ from spark_jobs.quality.gx import built
 from spark_jobs.quality.resolve import SuiteScope, fit
 from spark_jobs.quality.suites import load_suites
 from spark_jobs.report.counted import Facts
-from spark_jobs.runs.documents import (
+from spark_jobs.runs.life.documents import (
     AnyOutcome,
     Application,
     Approval,
@@ -39,13 +39,13 @@ from spark_jobs.runs.documents import (
     StagedRange,
     TimelineDocument,
 )
-from spark_jobs.runs.last_run import LastRun
-from spark_jobs.runs.looks import Look, Question
-from spark_jobs.runs.plan import check_plan, plan_from_json
-from spark_jobs.runs.plan_document import Plan
-from spark_jobs.runs.requesting import check_range
-from spark_jobs.runs.store import RunFolder, RunStore
-from spark_jobs.runs.verdicts import Verdicts
+from spark_jobs.runs.life.store import RunFolder, RunStore
+from spark_jobs.runs.life.verdicts import Verdicts
+from spark_jobs.runs.planning.last_run import LastRun
+from spark_jobs.runs.planning.looks import Look, Question
+from spark_jobs.runs.planning.plan import check_plan, plan_from_json
+from spark_jobs.runs.planning.plan_document import Plan
+from spark_jobs.runs.planning.requesting import check_range
 from spark_jobs.sources.checkpoint import parsed_checkpoint
 from tests.fuzz import mutations
 from tests.fuzz.limits import Fault

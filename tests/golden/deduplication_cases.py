@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from spark_jobs.eventtime.deduplication import FirstByProcessingTime, FirstByRowTime, UpdateType
+from spark_jobs.eventtime.flink.deduplication import FirstByProcessingTime, FirstByRowTime, UpdateType
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP
 
 FOLDER = Path("tests/golden/flink_deduplication")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.eventtime.deduplication import FirstByRowTime
+from spark_jobs.eventtime.flink.deduplication import FirstByRowTime
 from tests.golden.deduplication_cases import CASES, DeduplicationCase, run_sequential
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.eventtime.suppliers import GeneratorKind
+from spark_jobs.eventtime.flink.suppliers import GeneratorKind
 from tests.conformance.case import Case, load_cases
 from tests.conformance.compare import first_difference
 from tests.conformance.spark import run_spark

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.eventtime.microbatch.batches import INITIAL_WATERMARK
+from spark_jobs.eventtime.spark.batches import INITIAL_WATERMARK
 from tests.conformance.case import load_cases
 from tests.conformance.formats import Engine, run_cases, try_case
 from tests.conformance.microbatch_case import MicroBatchCase, delay_ms

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from spark_jobs.eventtime.generators import Event
-from spark_jobs.eventtime.signals import PartitionStatusChanged, StreamStatusChanged, WatermarkEmitted
-from spark_jobs.eventtime.source import Source
-from spark_jobs.eventtime.strategy import WatermarkStrategy
-from spark_jobs.eventtime.suppliers import GeneratorKind, supplier_of
+from spark_jobs.eventtime.flink.generators import Event
+from spark_jobs.eventtime.flink.signals import PartitionStatusChanged, StreamStatusChanged, WatermarkEmitted
+from spark_jobs.eventtime.flink.source import Source
+from spark_jobs.eventtime.flink.strategy import WatermarkStrategy
+from spark_jobs.eventtime.flink.suppliers import GeneratorKind, supplier_of
 
 CASES, DISCOVERED = (
     json.loads((Path(__file__).parent / "union" / f"{name}.json").read_text())["cases"]

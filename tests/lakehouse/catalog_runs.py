@@ -21,11 +21,11 @@ from spark_jobs.lakehouse.probe import check_branches
 from spark_jobs.lakehouse.side_tables import Side
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.operations.maintain import maintain
-from spark_jobs.runs.backfill import EndPolicy, execute
-from spark_jobs.runs.nightly import reconcile
-from spark_jobs.runs.plan import make_plan
-from spark_jobs.runs.progress import NoProgress
-from spark_jobs.runs.reopening import publish_staged
+from spark_jobs.runs.life.reopening import publish_staged
+from spark_jobs.runs.night.nightly import reconcile
+from spark_jobs.runs.planning.plan import make_plan
+from spark_jobs.runs.work.backfill import EndPolicy, execute
+from spark_jobs.runs.work.progress import NoProgress
 from tests.faults.boundaries import Stopped, stopped_at
 from tests.runs.small_nights import assert_history_is_whole, log_of, pipeline
 from tests.runs.small_runs import write

@@ -17,9 +17,9 @@ from spark_jobs.lakehouse.few_rows import found, replaced
 from spark_jobs.lakehouse.ledger import is_conflict
 from spark_jobs.lakehouse.tables import RUNS_SCHEMA, TIMELINE_STATE_SCHEMA, Tables, ensure_table
 from spark_jobs.lakehouse.verdicts import COMPARISON_COLUMNS
-from spark_jobs.runs.processes import STAGES_PROCESS
-from spark_jobs.runs.recovery import OPEN, may_have_open_runs
-from spark_jobs.runs.status import RunStatus
+from spark_jobs.runs.life.processes import STAGES_PROCESS
+from spark_jobs.runs.life.recovery import OPEN, may_have_open_runs
+from spark_jobs.runs.life.status import RunStatus
 from spark_jobs.spark.gateway import JavaObject, loaded_iceberg_table
 
 AT = datetime(2026, 3, 29, 1, 30, 0, 123_456, tzinfo=timezone(timedelta(hours=2)))

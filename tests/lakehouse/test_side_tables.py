@@ -10,10 +10,10 @@ from pyiceberg.catalog.sql import SqlCatalog
 from spark_jobs.definition import load_pipeline
 from spark_jobs.lakehouse.side_tables import Side
 from spark_jobs.lakehouse.tables import Tables
-from spark_jobs.runs.backfill import execute
-from spark_jobs.runs.nightly import reconcile
-from spark_jobs.runs.plan import make_plan
-from spark_jobs.runs.progress import NoProgress
+from spark_jobs.runs.night.nightly import reconcile
+from spark_jobs.runs.planning.plan import make_plan
+from spark_jobs.runs.work.backfill import execute
+from spark_jobs.runs.work.progress import NoProgress
 from tests.faults.boundaries import Stopped, stopped_at, watched_steps
 from tests.runs.small_nights import log_of, pipeline
 from tests.runs.small_runs import T0, write

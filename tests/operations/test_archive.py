@@ -15,8 +15,8 @@ from spark_jobs.demo.kafka_broker import APPEND_TIME, KafkaBroker
 from spark_jobs.errors import RewindowError
 from spark_jobs.lakehouse.commits import fast_forward
 from spark_jobs.operations.archive import archive
-from spark_jobs.runs.plan import make_plan
-from spark_jobs.sources.archive_table import archived_in
+from spark_jobs.runs.planning.plan import make_plan
+from spark_jobs.sources.lake.archive_table import archived_in
 from spark_jobs.submit import application
 from tests.kafka import Sent, produce
 from tests.sources.conftest import BASE

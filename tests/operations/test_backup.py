@@ -13,9 +13,9 @@ import pytest
 
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.operations.maintain import maintain
-from spark_jobs.runs.nightly import reconcile
-from spark_jobs.runs.progress import NoProgress
-from spark_jobs.runs.store import RunStore
+from spark_jobs.runs.life.store import RunStore
+from spark_jobs.runs.night.nightly import reconcile
+from spark_jobs.runs.work.progress import NoProgress
 from spark_jobs.spark.session import spark_session
 from tests.faults.boundaries import Stopped, stopped_at
 from tests.runs.small_nights import assert_history_is_whole, log_of, pipeline, tables_of

@@ -13,12 +13,12 @@ from spark_jobs.corrections.stage import again, correct_run
 from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.errors import DefinitionError, EmptyRangeError
 from spark_jobs.operations.looking import answer_of
-from spark_jobs.runs.corrected import DeliveredCorrections
-from spark_jobs.runs.looks import Answer, Look, Looks, Question
-from spark_jobs.runs.nightly import reconcile
-from spark_jobs.runs.progress import NoProgress
-from spark_jobs.runs.start import Asked
-from spark_jobs.runs.store import RunStore
+from spark_jobs.runs.life.start import Asked
+from spark_jobs.runs.life.store import RunStore
+from spark_jobs.runs.night.nightly import reconcile
+from spark_jobs.runs.planning.looks import Answer, Look, Looks, Question
+from spark_jobs.runs.work.corrected import DeliveredCorrections
+from spark_jobs.runs.work.progress import NoProgress
 from spark_jobs.submit.application import answer_question
 from tests.corrections.small_corrections import (
     COMPARING,

@@ -14,12 +14,12 @@ from spark_jobs.lakehouse.ledger import Ledger
 from spark_jobs.lakehouse.published_table import PublishedTable
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.operations.maintain import maintain, not_covered
-from spark_jobs.runs.backfill import EndPolicy, execute
-from spark_jobs.runs.nightly import reconcile
-from spark_jobs.runs.plan import make_plan
-from spark_jobs.runs.progress import NoProgress
-from spark_jobs.runs.reopening import publish_staged
-from spark_jobs.runs.store import RunStore
+from spark_jobs.runs.life.reopening import publish_staged
+from spark_jobs.runs.life.store import RunStore
+from spark_jobs.runs.night.nightly import reconcile
+from spark_jobs.runs.planning.plan import make_plan
+from spark_jobs.runs.work.backfill import EndPolicy, execute
+from spark_jobs.runs.work.progress import NoProgress
 from tests.runs.small_nights import assert_history_is_whole, log_of, pipeline, tables_of
 from tests.runs.small_runs import write
 

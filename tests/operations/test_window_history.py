@@ -11,8 +11,8 @@ from spark_jobs import cli
 from spark_jobs.lakehouse.published_table import PublishedTable
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.operations.window_history import window_history
-from spark_jobs.runs.nightly import reconcile
-from spark_jobs.runs.progress import NoProgress
+from spark_jobs.runs.night.nightly import reconcile
+from spark_jobs.runs.work.progress import NoProgress
 from tests.runs.small_nights import log_of, pipeline
 from tests.runs.small_runs import write
 

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.demo.airflow import DagRun
 from spark_jobs.orchestration.run_ids import run_id_of
-from spark_jobs.runs.store import RunFolder, RunStore
+from spark_jobs.runs.life.store import RunFolder, RunStore
 from tests.conformance.formats import FEW_ROWS
 
 ROOT = Path(__file__).parents[2]

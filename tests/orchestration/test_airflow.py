@@ -25,14 +25,14 @@ from pyspark.sql import SparkSession
 from spark_jobs.definition import load_pipeline
 from spark_jobs.demo.airflow import Airflow, DagRun, waits_for_approval
 from spark_jobs.demo.waiting import becomes_true
-from spark_jobs.runs.backfill import execute
-from spark_jobs.runs.documents import Application, Approval, Gate, Outcome
-from spark_jobs.runs.looks import Looks
-from spark_jobs.runs.plan import make_plan
-from spark_jobs.runs.plan_document import Plan
-from spark_jobs.runs.progress import NoProgress
-from spark_jobs.runs.status import Stage
-from spark_jobs.runs.store import PAGE, REPORT, RunStore
+from spark_jobs.runs.life.documents import Application, Approval, Gate, Outcome
+from spark_jobs.runs.life.status import Stage
+from spark_jobs.runs.life.store import PAGE, REPORT, RunStore
+from spark_jobs.runs.planning.looks import Looks
+from spark_jobs.runs.planning.plan import make_plan
+from spark_jobs.runs.planning.plan_document import Plan
+from spark_jobs.runs.work.backfill import execute
+from spark_jobs.runs.work.progress import NoProgress
 from spark_jobs.web.summary import read_run
 from tests.orchestration.project import SPACING, SPARK_CONF, START, day, definition, folder_of, make_project, rows
 

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.demo.airflow import Airflow
-from spark_jobs.runs.documents import Outcome
+from spark_jobs.runs.life.documents import Outcome
 from spark_jobs.submit.package import packaged
 from tests.orchestration.project import SPARK_CONF, folder_of, make_project, rows
 from tests.sampling import sample
@@ -54,6 +54,6 @@ def test_the_package_is_one_archive_that_the_same_files_give_again(tmp_path: Pat
     first, second = packaged(tmp_path / "a"), packaged(tmp_path / "b")
     assert first.name == second.name
     assert first.read_bytes() == second.read_bytes()
-    code = "import spark_jobs.eventtime.operator as o, sys; sys.exit(0 if '.zip/' in o.__file__ else 1)"
+    code = "import spark_jobs.eventtime.flink.operator as o, sys; sys.exit(0 if '.zip/' in o.__file__ else 1)"
     done = subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(first)}, cwd=tmp_path)
     assert done.returncode == 0

@@ -27,12 +27,12 @@ from spark_jobs.orchestration.operators import Decide, SparkTask, deciding_perso
 from spark_jobs.orchestration.run_ids import run_id_of
 from spark_jobs.orchestration.spark_log import QuietSparkSubmitHook, end_of, readable, without_ivy
 from spark_jobs.report.verdict import verdict_of
-from spark_jobs.runs.documents import AnyOutcome, Outcome, Request, instant_of
-from spark_jobs.runs.form_words import in_form_words
-from spark_jobs.runs.last_run import last_run, remember
-from spark_jobs.runs.requesting import check_range
-from spark_jobs.runs.status import RunKind, RunStatus, Stage
-from spark_jobs.runs.store import RunStore, checked_run_id
+from spark_jobs.runs.life.documents import AnyOutcome, Outcome, Request, instant_of
+from spark_jobs.runs.life.status import RunKind, RunStatus, Stage
+from spark_jobs.runs.life.store import RunStore, checked_run_id
+from spark_jobs.runs.planning.form_words import in_form_words
+from spark_jobs.runs.planning.last_run import last_run, remember
+from spark_jobs.runs.planning.requesting import check_range
 from spark_jobs.web.summary import run_of
 from tests.report import documents
 

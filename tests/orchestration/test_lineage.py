@@ -8,8 +8,8 @@ import pytest
 
 from spark_jobs.definition import load_pipeline
 from spark_jobs.orchestration.lineage import FACET, files_of, history_of, iceberg, lineage_of
-from spark_jobs.runs.status import Stage
-from spark_jobs.runs.store import DEFINITION, RunStore
+from spark_jobs.runs.life.status import Stage
+from spark_jobs.runs.life.store import DEFINITION, RunStore
 from tests.report import documents
 
 SAMPLE = Path("dags/pipelines/departures_hourly.yaml")

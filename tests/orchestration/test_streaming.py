@@ -12,10 +12,10 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.demo.airflow import Airflow, DagRun
 from spark_jobs.demo.kafka_broker import APPEND_TIME, KafkaBroker
-from spark_jobs.runs.corrected import DeliveredCorrections
-from spark_jobs.runs.documents import Outcome
-from spark_jobs.runs.status import RunStatus
-from spark_jobs.runs.verdicts import Verdicts
+from spark_jobs.runs.life.documents import Outcome
+from spark_jobs.runs.life.status import RunStatus
+from spark_jobs.runs.life.verdicts import Verdicts
+from spark_jobs.runs.work.corrected import DeliveredCorrections
 from tests.kafka import produce
 from tests.orchestration.project import SPARK_CONF, folder_of, make_project
 from tests.runs.live_query import SCHEMA, STEPS, WINDOWS, LiveQuery, live_section, sent, topic_stream

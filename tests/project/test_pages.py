@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from spark_jobs import cli
-from spark_jobs.runs.store import RunStore
+from spark_jobs.runs.life.store import RunStore
 from spark_jobs.spark.session import spark_session
 
 ROOT = Path(__file__).parents[2]

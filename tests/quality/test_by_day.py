@@ -11,8 +11,8 @@ from pyspark.sql import functions as F
 
 from spark_jobs.quality.gate import check
 from spark_jobs.quality.suites import load_suites
-from spark_jobs.runs.documents import DayResult, ExpectationResult, Gate
-from spark_jobs.runs.staged_run import StagedRun
+from spark_jobs.runs.life.documents import DayResult, ExpectationResult, Gate
+from spark_jobs.runs.work.staged_run import StagedRun
 from tests.quality.small_suites import between, own
 
 BAD = "2013-01-08"

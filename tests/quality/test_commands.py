@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from spark_jobs.cli.app import app
 from spark_jobs.errors import DefinitionError
 from spark_jobs.lakehouse.tables import Tables
-from spark_jobs.runs.staged_run import StagedRun
+from spark_jobs.runs.work.staged_run import StagedRun
 from tests.quality.conftest import FLIGHTS, ROOT
 
 COMMAND = CliRunner()

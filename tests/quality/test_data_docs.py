@@ -17,7 +17,7 @@ from spark_jobs.cli.app import app
 from spark_jobs.errors import DefinitionError
 from spark_jobs.quality.data_docs import build_data_docs
 from spark_jobs.quality.gx import quiet
-from spark_jobs.runs.store import RunStore
+from spark_jobs.runs.life.store import RunStore
 from tests.browser import launched_or_skipped
 from tests.report.documents import request
 

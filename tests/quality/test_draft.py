@@ -12,8 +12,8 @@ from spark_jobs.errors import DefinitionError, EmptyRangeError
 from spark_jobs.quality.draft import drafted, profile, widened, write
 from spark_jobs.quality.gate import check, check_suites
 from spark_jobs.quality.suites import load_suites
-from spark_jobs.runs.documents import GateVerdict
-from spark_jobs.runs.staged_run import StagedRun
+from spark_jobs.runs.life.documents import GateVerdict
+from spark_jobs.runs.work.staged_run import StagedRun
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ from pyspark.sql import functions as F
 from spark_jobs.eventtime.windows import SessionWindows
 from spark_jobs.quality.columns import INPUT_COLUMNS, RECONCILIATION_COLUMNS
 from spark_jobs.quality.frames import input_frame, reconciliation_frame, windows_frame
-from spark_jobs.runs.plan_document import Plan
-from spark_jobs.runs.staged_run import StagedRun
+from spark_jobs.runs.planning.plan_document import Plan
+from spark_jobs.runs.work.staged_run import StagedRun
 from spark_jobs.sources import PartitionRange
 
 DAYS = "window_start >= '2013-01-08' AND window_start < '2013-01-14'"

@@ -14,8 +14,8 @@ from pyspark.sql import functions as F
 
 from spark_jobs.quality.gate import check
 from spark_jobs.quality.suites import load_suites
-from spark_jobs.runs.documents import ExpectationResult, Gate, GateVerdict
-from spark_jobs.runs.staged_run import StagedRun
+from spark_jobs.runs.life.documents import ExpectationResult, Gate, GateVerdict
+from spark_jobs.runs.work.staged_run import StagedRun
 from spark_jobs.spark.gateway import java_context
 from tests.quality.conftest import EXPECTATIONS
 from tests.quality.small_suites import between, own

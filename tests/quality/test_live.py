@@ -7,7 +7,7 @@ import math
 from pathlib import Path
 
 from spark_jobs.quality.live import LIVE_COLUMNS, live_frame
-from spark_jobs.runs.verdicts import Verdicts
+from spark_jobs.runs.life.verdicts import Verdicts
 
 DAY = 86_400_000
 T0 = 1_360_281_600_000  # 2013-02-08T00:00:00Z

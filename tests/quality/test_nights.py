@@ -14,16 +14,16 @@ from spark_jobs.lakehouse.ledger import Ledger
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.operations.run_ends import end_policy_of
 from spark_jobs.quality.configured import gate_of
-from spark_jobs.runs.backfill import EndPolicy, execute
-from spark_jobs.runs.decision import Action
-from spark_jobs.runs.documents import Gate, Outcome, Requested, status_of
-from spark_jobs.runs.job import RunResult
-from spark_jobs.runs.nightly import reconcile
-from spark_jobs.runs.plan import make_plan
-from spark_jobs.runs.progress import NoProgress
-from spark_jobs.runs.reopening import publish_staged
-from spark_jobs.runs.status import RunStatus
-from spark_jobs.runs.store import RunStore
+from spark_jobs.runs.life.documents import Gate, Outcome, Requested, status_of
+from spark_jobs.runs.life.permission import Action
+from spark_jobs.runs.life.reopening import publish_staged
+from spark_jobs.runs.life.status import RunStatus
+from spark_jobs.runs.life.store import RunStore
+from spark_jobs.runs.night.nightly import reconcile
+from spark_jobs.runs.planning.plan import make_plan
+from spark_jobs.runs.work.backfill import EndPolicy, execute
+from spark_jobs.runs.work.job import RunResult
+from spark_jobs.runs.work.progress import NoProgress
 from tests.runs.small_nights import CASES, log_of, pipeline, tables_of
 from tests.runs.small_runs import write
 

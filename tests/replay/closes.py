@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from spark_jobs.eventtime.generators import Event
-from spark_jobs.eventtime.signals import Signal, WatermarkEmitted
-from spark_jobs.eventtime.source import Source
-from spark_jobs.eventtime.strategy import WatermarkStrategy
-from spark_jobs.eventtime.suppliers import RecordTime
+from spark_jobs.eventtime.flink.generators import Event
+from spark_jobs.eventtime.flink.signals import Signal, WatermarkEmitted
+from spark_jobs.eventtime.flink.source import Source
+from spark_jobs.eventtime.flink.strategy import WatermarkStrategy
+from spark_jobs.eventtime.flink.suppliers import RecordTime
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP, MIN_TIMESTAMP
 from spark_jobs.replay.columns import NEVER
-from spark_jobs.replay.combine import Combination, Combiner, Raise, combined
+from spark_jobs.replay.flink.combine import Combination, Combiner, Raise, combined
+from spark_jobs.replay.flink.thinned import steps_in_stretches
+from spark_jobs.replay.flink.thinning import Activity, ArrivalCells, Cells, JoinedCells
 from spark_jobs.replay.in_memory_timeline import InMemoryTimeline
-from spark_jobs.replay.thinned import steps_in_stretches
-from spark_jobs.replay.thinning import Activity, ArrivalCells, Cells, JoinedCells
 from tests.replay.histories import BEGIN, History, LogRecord
 
 COLUMNS = "rw_arrival BIGINT, rw_partition INT, rw_offset BIGINT, rw_event_time BIGINT, rw_marker BOOLEAN"

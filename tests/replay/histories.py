@@ -9,8 +9,8 @@ import random
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from spark_jobs.eventtime import suppliers as s
-from spark_jobs.eventtime.strategy import WatermarkScope, WatermarkStrategy
+from spark_jobs.eventtime.flink import suppliers as s
+from spark_jobs.eventtime.flink.strategy import WatermarkScope, WatermarkStrategy
 
 BEGIN = 1_000_000
 """The processing time (epoch ms) at about which a history begins."""

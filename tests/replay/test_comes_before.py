@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, NEVER, OFFSET, PARTITION
-from spark_jobs.replay.flink_rules import FLINK
+from spark_jobs.replay.flink.rules import FLINK
 from spark_jobs.replay.grid import RegularGrid
 from spark_jobs.replay.timeline import CloseArrays
 from spark_jobs.replay.windows import INDEX

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from spark_jobs.eventtime.flink.strategy import WatermarkStrategy
+from spark_jobs.eventtime.flink.suppliers import GeneratorKind, supplier_of
 from spark_jobs.eventtime.ranges import TimeRange
-from spark_jobs.eventtime.strategy import WatermarkStrategy
-from spark_jobs.eventtime.suppliers import GeneratorKind, supplier_of
 from spark_jobs.eventtime.windows import TumblingWindows
 from spark_jobs.replay.deduplication import Deduplication, FirstByProcessingTime, FirstByRowTime
 from spark_jobs.replay.engine import History, Replay
-from spark_jobs.replay.flink_rules import FLINK
+from spark_jobs.replay.flink.rules import FLINK
 from spark_jobs.replay.spec import ReplaySpec
 from tests.golden.deduplication_cases import CASES, DeduplicationCase, run_sequential
 from tests.sampling import sample

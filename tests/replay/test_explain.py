@@ -6,14 +6,14 @@ import itertools
 
 import pytest
 
+from spark_jobs.eventtime.flink.strategy import WatermarkStrategy
+from spark_jobs.eventtime.flink.suppliers import Ascending, BoundedOutOfOrderness, NoWatermarks, Punctuated
 from spark_jobs.eventtime.ranges import TimeRange
-from spark_jobs.eventtime.strategy import WatermarkStrategy
-from spark_jobs.eventtime.suppliers import Ascending, BoundedOutOfOrderness, NoWatermarks, Punctuated
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP
 from spark_jobs.eventtime.windows import CumulativeWindows, SlidingWindows, TumblingWindows
 from spark_jobs.replay.engine import History, Replay
-from spark_jobs.replay.flink_rules import FLINK
-from spark_jobs.replay.inversion import first_reached
+from spark_jobs.replay.flink.inversion import first_reached
+from spark_jobs.replay.flink.rules import FLINK
 from spark_jobs.replay.spec import ReplaySpec
 from spark_jobs.spark.gateway import jvm, query_execution
 from tests.sampling import first_of

@@ -11,9 +11,9 @@ from pyspark.sql import functions as F
 from spark_jobs.definition import load_pipeline
 from spark_jobs.eventtime.durations import FOREVER
 from spark_jobs.replay.spec import Panes
-from spark_jobs.runs.backfill import execute
-from spark_jobs.runs.plan import make_plan
-from spark_jobs.runs.progress import LogProgress
+from spark_jobs.runs.planning.plan import make_plan
+from spark_jobs.runs.work.backfill import execute
+from spark_jobs.runs.work.progress import LogProgress
 from tests.sampling import first_of
 
 SAMPLE = Path("tests/data/flights").resolve()

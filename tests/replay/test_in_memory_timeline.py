@@ -11,11 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import functions as F
 
-from spark_jobs.eventtime.strategy import WatermarkScope, WatermarkStrategy
-from spark_jobs.eventtime.suppliers import BoundedOutOfOrderness
+from spark_jobs.eventtime.flink.strategy import WatermarkScope, WatermarkStrategy
+from spark_jobs.eventtime.flink.suppliers import BoundedOutOfOrderness
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP, MIN_TIMESTAMP
-from spark_jobs.replay import inversion, timeline
+from spark_jobs.replay import timeline
 from spark_jobs.replay.columns import NEVER
+from spark_jobs.replay.flink import inversion
 from spark_jobs.replay.grid import RegularGrid
 from spark_jobs.replay.in_memory_timeline import InMemoryTimeline
 from spark_jobs.replay.timeline import grid_thresholds

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from spark_jobs.eventtime.microbatch.intervals import CalendarInterval
+from spark_jobs.eventtime.spark.intervals import CalendarInterval
 from spark_jobs.replay.assign import after_interval
 from tests.sampling import first_of
 

@@ -10,19 +10,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.eventtime.microbatch.aggregation import OutputMode
-from spark_jobs.eventtime.microbatch.batches import Batch, BatchKind, BatchLog, OffsetRanges
+from spark_jobs.eventtime.flink.strategy import WatermarkStrategy
+from spark_jobs.eventtime.flink.suppliers import GeneratorKind, supplier_of
 from spark_jobs.eventtime.ranges import TimeRange
-from spark_jobs.eventtime.strategy import WatermarkStrategy
-from spark_jobs.eventtime.suppliers import GeneratorKind, supplier_of
+from spark_jobs.eventtime.spark.aggregation import OutputMode
+from spark_jobs.eventtime.spark.batches import Batch, BatchKind, BatchLog, OffsetRanges
 from spark_jobs.eventtime.windows import SlidingWindows
 from spark_jobs.replay.band import UNDECIDED, Band
 from spark_jobs.replay.columns import NEVER
 from spark_jobs.replay.engine import History, Replay
-from spark_jobs.replay.microbatches import MicroBatches
 from spark_jobs.replay.range_lookup import joined_to_ranges
+from spark_jobs.replay.spark.microbatches import MicroBatches
+from spark_jobs.replay.spark.rules import StructuredStreamingRules
 from spark_jobs.replay.spec import ReplaySpec
-from spark_jobs.replay.structured_streaming_rules import StructuredStreamingRules
 
 
 def batches_with(watermarks: list[int], timestamps: list[int] | None = None) -> MicroBatches:

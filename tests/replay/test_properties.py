@@ -14,7 +14,7 @@ from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.timestamps import MIN_TIMESTAMP
 from spark_jobs.replay.assign import START
 from spark_jobs.replay.engine import FIRED_COLUMNS, History, Replay, needs_old_closes
-from spark_jobs.replay.simulation import can_continue
+from spark_jobs.replay.flink.simulation import can_continue
 from spark_jobs.replay.spec import Mode, Panes
 from tests.conformance.case import Case
 from tests.conformance.compare import first_difference

@@ -7,12 +7,12 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import DataFrame
 
+from spark_jobs.eventtime.flink.strategy import WatermarkStrategy
+from spark_jobs.eventtime.flink.suppliers import Ascending
 from spark_jobs.eventtime.ranges import TimeRange
-from spark_jobs.eventtime.strategy import WatermarkStrategy
-from spark_jobs.eventtime.suppliers import Ascending
 from spark_jobs.eventtime.windows import DynamicSessionWindows, SessionWindows
 from spark_jobs.replay.engine import History, Replay
-from spark_jobs.replay.flink_rules import FLINK
+from spark_jobs.replay.flink.rules import FLINK
 from spark_jobs.replay.sessions import coarse_thresholds, kept_thresholds, sessionize
 from spark_jobs.replay.spec import ReplaySpec
 from tests.sampling import first_of

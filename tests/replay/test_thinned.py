@@ -11,20 +11,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from spark_jobs.eventtime.ranges import TimeRange
-from spark_jobs.eventtime.strategy import WatermarkStrategy
-from spark_jobs.eventtime.suppliers import (
+from spark_jobs.eventtime.flink.strategy import WatermarkStrategy
+from spark_jobs.eventtime.flink.suppliers import (
     AdvanceAfterWait,
     AverageOfLast,
     BoundedOutOfOrderness,
     Custom,
     Interleaved,
 )
+from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.timestamps import MIN_TIMESTAMP
-from spark_jobs.replay import thinned
+from spark_jobs.replay.flink import thinned
+from spark_jobs.replay.flink.making import TimelineMaker
+from spark_jobs.replay.flink.simulation import simulate
 from spark_jobs.replay.grid import RegularGrid
-from spark_jobs.replay.making import TimelineMaker
-from spark_jobs.replay.simulation import simulate
 from spark_jobs.replay.timeline import Timeline, exact_thresholds, grid_thresholds
 from spark_jobs.spark.cached import CachedFrames
 from tests.replay.closes import COLUMNS, check, closes_of_records, combined_history, comparable, points

@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
+from spark_jobs.eventtime.flink.strategy import WatermarkStrategy
+from spark_jobs.eventtime.flink.suppliers import BoundedOutOfOrderness, Punctuated
 from spark_jobs.eventtime.ranges import TimeRange
-from spark_jobs.eventtime.strategy import WatermarkStrategy
-from spark_jobs.eventtime.suppliers import BoundedOutOfOrderness, Punctuated
+from spark_jobs.replay.flink.making import TimelineMaker
+from spark_jobs.replay.flink.simulation import simulate
+from spark_jobs.replay.flink.thinned import is_thinnable
 from spark_jobs.replay.grid import RegularGrid
-from spark_jobs.replay.making import TimelineMaker
-from spark_jobs.replay.simulation import simulate
-from spark_jobs.replay.thinned import is_thinnable
 from spark_jobs.replay.timeline import grid_thresholds
 from spark_jobs.spark.cached import CachedFrames
 from tests.replay.closes import COLUMNS, check, points

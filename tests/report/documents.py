@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from spark_jobs.report.counted import Facts
-from spark_jobs.runs.documents import Approval, Changes, Gate, Outcome, Request
-from spark_jobs.runs.plan_document import Plan
-from spark_jobs.runs.store import RunFolder, RunStore
-from spark_jobs.runs.verdicts import Verdicts
+from spark_jobs.runs.life.documents import Approval, Changes, Gate, Outcome, Request
+from spark_jobs.runs.life.store import RunFolder, RunStore
+from spark_jobs.runs.life.verdicts import Verdicts
+from spark_jobs.runs.planning.plan_document import Plan
 
 HOUR, MINUTE = 3_600_000, 60_000
 T0 = 1_360_281_600_000  # 2013-02-08T00:00:00Z

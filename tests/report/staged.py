@@ -17,11 +17,11 @@ from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME
 from spark_jobs.replay.engine import History, Replay
 from spark_jobs.replay.from_pipeline import spec_of
 from spark_jobs.replay.spec import Mode
-from spark_jobs.runs.difference import identity_of
-from spark_jobs.runs.plan import make_plan, read_planned
-from spark_jobs.runs.staged_run import StagedRun
-from spark_jobs.runs.status import RunKind
-from spark_jobs.runs.work import published_windows
+from spark_jobs.runs.life.status import RunKind
+from spark_jobs.runs.planning.plan import make_plan, read_planned
+from spark_jobs.runs.work.computing import published_windows
+from spark_jobs.runs.work.difference import identity_of
+from spark_jobs.runs.work.staged_run import StagedRun
 from spark_jobs.sources import good
 from spark_jobs.spark.cached import CachedFrames
 

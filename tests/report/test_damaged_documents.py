@@ -7,7 +7,7 @@ import json
 import pytest
 
 from spark_jobs.report.build import build_report
-from spark_jobs.runs.store import PAGE, REPORT, RunFolder
+from spark_jobs.runs.life.store import PAGE, REPORT, RunFolder
 from spark_jobs.web.reports import report_bytes, report_page
 from tests.report.documents import changes, facts, gate, outcome, plan, request, verdicts, written
 from tests.sampling import first_of, sample

@@ -19,8 +19,8 @@ from spark_jobs.report.build import build_report
 from spark_jobs.report.classified_records import classify_records
 from spark_jobs.report.facts import gather
 from spark_jobs.report.lateness_probe import MAX_COUNTED, counted_times, find_probe
-from spark_jobs.runs.status import RunKind
-from spark_jobs.runs.store import PAGE, REPORT
+from spark_jobs.runs.life.status import RunKind
+from spark_jobs.runs.life.store import PAGE, REPORT
 from spark_jobs.spark.cached import CachedFrames
 from tests.report.documents import written
 from tests.report.staged import staged_run

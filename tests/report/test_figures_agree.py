@@ -28,17 +28,17 @@ from spark_jobs.orchestration.operators import what_became
 from spark_jobs.quality.configured import NO_FOLDER, gate_of
 from spark_jobs.report.build import build_report
 from spark_jobs.report.facts import gather
-from spark_jobs.runs.backfill import EndPolicy, execute
-from spark_jobs.runs.documents import Changes, Gate, Outcome, Request
-from spark_jobs.runs.figures import bookkeeping_in_words, changes_in_words
-from spark_jobs.runs.job import RunResult
-from spark_jobs.runs.nightly import reconcile
-from spark_jobs.runs.plan import make_plan
-from spark_jobs.runs.progress import NoProgress
-from spark_jobs.runs.reopening import discard_staged
-from spark_jobs.runs.status import RunKind, RunStatus
-from spark_jobs.runs.store import PAGE, REPORT, RunFolder, RunStore
-from spark_jobs.runs.unmet import unmet_in_words
+from spark_jobs.runs.life.documents import Changes, Gate, Outcome, Request
+from spark_jobs.runs.life.reopening import discard_staged
+from spark_jobs.runs.life.status import RunKind, RunStatus
+from spark_jobs.runs.life.store import PAGE, REPORT, RunFolder, RunStore
+from spark_jobs.runs.night.nightly import reconcile
+from spark_jobs.runs.planning.plan import make_plan
+from spark_jobs.runs.work.backfill import EndPolicy, execute
+from spark_jobs.runs.work.figures import bookkeeping_in_words, changes_in_words
+from spark_jobs.runs.work.job import RunResult
+from spark_jobs.runs.work.progress import NoProgress
+from spark_jobs.runs.work.unmet import unmet_in_words
 from spark_jobs.web.pages import rendered
 from spark_jobs.web.summary import Run, read_run
 from tests.runs.small_nights import CASES, log_of, pipeline
@@ -225,7 +225,7 @@ _COUNTS = ("records_on_time", "records_late", "records_dropped")
 
 
 def load_pipeline_of(run: Account):
-    from spark_jobs.runs.reopening import pipeline_of
+    from spark_jobs.runs.life.reopening import pipeline_of
 
     return pipeline_of(run.folder) if run.folder.read_text("pipeline.yaml") else _from_request(run)
 

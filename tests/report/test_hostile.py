@@ -11,9 +11,9 @@ import pytest
 from pydantic import ValidationError
 
 from spark_jobs.report import build
-from spark_jobs.runs.corrected import DeliveredCorrections
-from spark_jobs.runs.documents import Document
-from spark_jobs.runs.store import PAGE, RunFolder
+from spark_jobs.runs.life.documents import Document
+from spark_jobs.runs.life.store import PAGE, RunFolder
+from spark_jobs.runs.work.corrected import DeliveredCorrections
 from tests.report.documents import written
 
 EVIL = (

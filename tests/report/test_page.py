@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from spark_jobs.report.build import build_report
-from spark_jobs.runs.store import PAGE, REPORT, RunFolder
+from spark_jobs.runs.life.store import PAGE, REPORT, RunFolder
 from tests.report.documents import RESULT, facts, gate, outcome, request, top_window, verdicts, written
 from tests.sampling import first_of
 

@@ -13,7 +13,7 @@ import pytest
 from spark_jobs.report.assembled import report_of
 from spark_jobs.report.documents import Documents
 from spark_jobs.report.model import Report, json_schema
-from spark_jobs.runs.store import RunFolder
+from spark_jobs.runs.life.store import RunFolder
 from tests.report.documents import RESULT, changes, facts, gate, outcome, plan, verdicts, written
 from tests.tools import report_fields_page
 

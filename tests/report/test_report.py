@@ -23,7 +23,7 @@ from spark_jobs.report.counted import Advisor
 from spark_jobs.report.documents import Documents
 from spark_jobs.report.junit import junit_xml
 from spark_jobs.report.page import render
-from spark_jobs.runs.store import REPORT
+from spark_jobs.runs.life.store import REPORT
 from tests.report.documents import (
     HOUR,
     MINUTE,

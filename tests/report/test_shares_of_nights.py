@@ -14,10 +14,10 @@ from spark_jobs.definition import Pipeline
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.report.counted import Facts
 from spark_jobs.report.facts import gather
-from spark_jobs.runs.evaluation import EndPolicy
-from spark_jobs.runs.nightly import reconcile
-from spark_jobs.runs.progress import NoProgress
-from spark_jobs.runs.store import RunStore
+from spark_jobs.runs.life.store import RunStore
+from spark_jobs.runs.night.nightly import reconcile
+from spark_jobs.runs.work.evaluation import EndPolicy
+from spark_jobs.runs.work.progress import NoProgress
 from tests.runs import small_applications, small_unions, streaming_nights
 from tests.runs.small_nights import log_of
 from tests.runs.small_nights import pipeline as flink_pipeline

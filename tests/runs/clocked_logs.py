@@ -15,11 +15,11 @@ from pyspark.sql import functions as F
 from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.demo.kafka_broker import KafkaBroker
 from spark_jobs.lakehouse.tables import Tables
-from spark_jobs.runs.backfill import execute
-from spark_jobs.runs.job import RunResult
-from spark_jobs.runs.nightly import reconcile
-from spark_jobs.runs.plan import planned_records
-from spark_jobs.runs.progress import NoProgress
+from spark_jobs.runs.night.nightly import reconcile
+from spark_jobs.runs.planning.plan import planned_records
+from spark_jobs.runs.work.backfill import execute
+from spark_jobs.runs.work.job import RunResult
+from spark_jobs.runs.work.progress import NoProgress
 from tests.kafka import Sent, produce
 from tests.runs.small_nights import rows, tables_of
 from tests.runs.small_runs import BOUNDED, write

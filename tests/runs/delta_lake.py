@@ -18,10 +18,10 @@ from spark_jobs.demo.kafka_broker import APPEND_TIME, KafkaBroker
 from spark_jobs.errors import DefinitionError, HistoryError, SourceError
 from spark_jobs.operations.archive import archive
 from spark_jobs.orchestration.lineage import history_of
-from spark_jobs.runs.job import RunResult
-from spark_jobs.runs.nightly import reconcile
-from spark_jobs.runs.plan import make_plan, open_planned, plan_from_json
-from spark_jobs.runs.progress import LogProgress
+from spark_jobs.runs.night.nightly import reconcile
+from spark_jobs.runs.planning.plan import make_plan, open_planned, plan_from_json
+from spark_jobs.runs.work.job import RunResult
+from spark_jobs.runs.work.progress import LogProgress
 from spark_jobs.sources import canonical, open_history, quarantined, source_of
 from spark_jobs.spark.session import spark_session
 from tests.kafka import Sent, produce

@@ -12,9 +12,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs.definition import Pipeline
-from spark_jobs.runs.backfill import execute
-from spark_jobs.runs.plan import planned_records
-from spark_jobs.runs.progress import NoProgress
+from spark_jobs.runs.planning.plan import planned_records
+from spark_jobs.runs.work.backfill import execute
+from spark_jobs.runs.work.progress import NoProgress
 from tests.kafka import Sent
 
 SCHEMA = "k STRING, ts BIGINT, v BIGINT"

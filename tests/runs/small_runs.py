@@ -10,10 +10,10 @@ from pyspark.sql import DataFrame, SparkSession
 from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.eventtime.durations import MINUTE
 from spark_jobs.lakehouse.tables import Tables
-from spark_jobs.runs.backfill import EndPolicy, execute
-from spark_jobs.runs.job import RunResult
-from spark_jobs.runs.plan import make_plan
-from spark_jobs.runs.progress import LogProgress
+from spark_jobs.runs.planning.plan import make_plan
+from spark_jobs.runs.work.backfill import EndPolicy, execute
+from spark_jobs.runs.work.job import RunResult
+from spark_jobs.runs.work.progress import LogProgress
 
 T0 = 1_600_000_020_000  # on a minute
 

@@ -15,14 +15,14 @@ from spark_jobs.errors import DefinitionError, EmptyRangeError, HistoryError
 from spark_jobs.lakehouse.published_table import PublishedTable
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.replay.spec import Mode
-from spark_jobs.runs import job as jobs
-from spark_jobs.runs.backfill import EndPolicy, execute
-from spark_jobs.runs.documents import Gate, GateVerdict, Quarantine
-from spark_jobs.runs.job import RunResult
-from spark_jobs.runs.plan import make_plan, plan_from_json
-from spark_jobs.runs.progress import LogProgress
-from spark_jobs.runs.staged_run import StagedRun
-from spark_jobs.runs.store import RunStore
+from spark_jobs.runs.life.documents import Gate, GateVerdict, Quarantine
+from spark_jobs.runs.life.store import RunStore
+from spark_jobs.runs.planning.plan import make_plan, plan_from_json
+from spark_jobs.runs.work import job as jobs
+from spark_jobs.runs.work.backfill import EndPolicy, execute
+from spark_jobs.runs.work.job import RunResult
+from spark_jobs.runs.work.progress import LogProgress
+from spark_jobs.runs.work.staged_run import StagedRun
 from spark_jobs.spark import shuffles
 from tests.runs.small_runs import MINUTE, T0, contents, definition_text, pipeline, record, rows, run, write
 from tests.sampling import IN_FULL

@@ -6,7 +6,7 @@ import pytest
 
 from spark_jobs.definition import load_pipeline
 from spark_jobs.lakehouse.tables import Tables
-from spark_jobs.runs.plan import make_plan, read_planned
+from spark_jobs.runs.planning.plan import make_plan, read_planned
 from spark_jobs.spark.gateway import query_execution
 from tests.runs.small_runs import contents, definition_text, pipeline, record, run, write
 

@@ -17,12 +17,12 @@ from spark_jobs.demo.kafka_broker import APPEND_TIME, KafkaBroker
 from spark_jobs.demo.kafka_sample import END_OF_INPUT, LIVE_TOPIC, load_emitted
 from spark_jobs.demo.run import FIRST_NIGHT, compare, emitted_by_flink, faithful_windows
 from spark_jobs.errors import HistoryError, SourceError
-from spark_jobs.runs.backfill import execute
-from spark_jobs.runs.nightly import reconcile
-from spark_jobs.runs.plan import make_plan, plan_from_json, planned_records
-from spark_jobs.runs.plan_document import Plan
-from spark_jobs.runs.progress import NoProgress
-from spark_jobs.runs.store import DEFINITION, RunStore
+from spark_jobs.runs.life.store import DEFINITION, RunStore
+from spark_jobs.runs.night.nightly import reconcile
+from spark_jobs.runs.planning.plan import make_plan, plan_from_json, planned_records
+from spark_jobs.runs.planning.plan_document import Plan
+from spark_jobs.runs.work.backfill import execute
+from spark_jobs.runs.work.progress import NoProgress
 from spark_jobs.sources import open_history
 from tests.conftest import KAFKA_PASSWORD
 from tests.kafka import Sent, produce

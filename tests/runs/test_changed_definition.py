@@ -14,13 +14,13 @@ from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.replay.spec import Panes
 from spark_jobs.report.changed import changed_windows
 from spark_jobs.report.counted import Facts
-from spark_jobs.runs.backfill import EndPolicy, execute
-from spark_jobs.runs.definition_change import since_last_run, with_change
-from spark_jobs.runs.last_run import remember
-from spark_jobs.runs.nightly import reconcile
-from spark_jobs.runs.plan import make_plan
-from spark_jobs.runs.progress import NoProgress
-from spark_jobs.runs.store import RunStore
+from spark_jobs.runs.life.store import RunStore
+from spark_jobs.runs.night.nightly import reconcile
+from spark_jobs.runs.planning.definition_change import since_last_run, with_change
+from spark_jobs.runs.planning.last_run import remember
+from spark_jobs.runs.planning.plan import make_plan
+from spark_jobs.runs.work.backfill import EndPolicy, execute
+from spark_jobs.runs.work.progress import NoProgress
 from tests.runs.small_nights import rows
 from tests.runs.small_runs import MINUTE, definition_text, record, write
 from tests.sampling import IN_FULL, sample

@@ -17,13 +17,13 @@ from spark_jobs.lakehouse.ledger import Ledger
 from spark_jobs.lakehouse.published_table import PublishedTable
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.operations.maintain import maintain
-from spark_jobs.runs.backfill import EndPolicy, execute
-from spark_jobs.runs.definition_change import with_change
-from spark_jobs.runs.job import RunResult
-from spark_jobs.runs.nightly import reconcile
-from spark_jobs.runs.plan import make_plan
-from spark_jobs.runs.progress import NoProgress
-from spark_jobs.runs.reopening import publish_staged
+from spark_jobs.runs.life.reopening import publish_staged
+from spark_jobs.runs.night.nightly import reconcile
+from spark_jobs.runs.planning.definition_change import with_change
+from spark_jobs.runs.planning.plan import make_plan
+from spark_jobs.runs.work.backfill import EndPolicy, execute
+from spark_jobs.runs.work.job import RunResult
+from spark_jobs.runs.work.progress import NoProgress
 from spark_jobs.spark.gateway import loaded_iceberg_table
 from tests.runs.small_nights import rows
 from tests.runs.small_runs import MINUTE, definition_text, record, write

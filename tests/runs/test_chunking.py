@@ -15,12 +15,12 @@ from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.windows import SlidingWindows, TumblingWindows
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.replay.columns import EVENT_TIME
-from spark_jobs.runs import chunking
-from spark_jobs.runs.backfill import execute
-from spark_jobs.runs.chunking import chunks_of, gaps_between, grid_points
-from spark_jobs.runs.nightly import reconcile
-from spark_jobs.runs.plan import make_plan, plan_from_json
-from spark_jobs.runs.progress import LogProgress
+from spark_jobs.runs.night.nightly import reconcile
+from spark_jobs.runs.planning import chunking
+from spark_jobs.runs.planning.chunking import chunks_of, gaps_between, grid_points
+from spark_jobs.runs.planning.plan import make_plan, plan_from_json
+from spark_jobs.runs.work.backfill import execute
+from spark_jobs.runs.work.progress import LogProgress
 from tests.runs.small_runs import T0, definition_text, record, write
 from tests.sampling import sample
 

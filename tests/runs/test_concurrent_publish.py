@@ -17,9 +17,9 @@ from spark_jobs.lakehouse import commits
 from spark_jobs.lakehouse.ledger import Ledger
 from spark_jobs.lakehouse.published_table import PublishedTable
 from spark_jobs.lakehouse.tables import Tables
-from spark_jobs.runs.backfill import execute
-from spark_jobs.runs.plan import make_plan
-from spark_jobs.runs.progress import NoProgress
+from spark_jobs.runs.planning.plan import make_plan
+from spark_jobs.runs.work.backfill import execute
+from spark_jobs.runs.work.progress import NoProgress
 from spark_jobs.spark.gateway import JavaObject
 from tests.processes import start_python
 from tests.runs.meeting import PATIENCE, meet
@@ -38,9 +38,9 @@ PUBLISHER = """
     from pathlib import Path
     from spark_jobs.definition import load_pipeline
     from spark_jobs.errors import RewindowError
-    from spark_jobs.runs.plan import make_plan
-    from spark_jobs.runs.progress import NoProgress
-    from spark_jobs.runs.backfill import execute
+    from spark_jobs.runs.planning.plan import make_plan
+    from spark_jobs.runs.work.progress import NoProgress
+    from spark_jobs.runs.work.backfill import execute
     from spark_jobs.spark.session import spark_session
     from tests.runs.meeting import meet
     folder, start, end, *files = sys.argv[1:]

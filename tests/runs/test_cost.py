@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.errors import DefinitionError
-from spark_jobs.runs.cost import Cost, Size, Taken, check_size, estimated
-from spark_jobs.runs.plan import make_plan, plan_from_json
+from spark_jobs.runs.planning.cost import Cost, Size, Taken, check_size, estimated
+from spark_jobs.runs.planning.plan import make_plan, plan_from_json
 from tests.runs.small_runs import definition_text, pipeline, record, run, write
 
 sizes = st.integers(1, 10**9)

@@ -5,8 +5,8 @@ import pytest
 from spark_jobs.definition.output import Publish
 from spark_jobs.definition.policy import Policy
 from spark_jobs.errors import DefinitionError
-from spark_jobs.runs.decision import Action, decide, effective_policy
-from spark_jobs.runs.documents import Changes, ExpectationResult, Gate
+from spark_jobs.runs.life.documents import Changes, ExpectationResult, Gate
+from spark_jobs.runs.life.permission import Action, decide, effective_policy
 
 
 def changes(

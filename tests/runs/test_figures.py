@@ -12,7 +12,7 @@ import pytest
 
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.report.normal import LONGEST, normal_of, points
-from spark_jobs.runs.documents import (
+from spark_jobs.runs.life.documents import (
     Answer,
     Application,
     Approval,
@@ -22,13 +22,13 @@ from spark_jobs.runs.documents import (
     Outcome,
     Request,
 )
-from spark_jobs.runs.figures import RunFigures, bookkeeping_in_words, changes_in_words, failed_in_words
-from spark_jobs.runs.git_version import git_version
-from spark_jobs.runs.status import RunKind, RunStatus, Stage
-from spark_jobs.runs.store import RunStore
-from spark_jobs.runs.unfinished import record_end
-from spark_jobs.runs.unmet import closed_in_words, unmet_in_words
-from spark_jobs.runs.verification import MAX_EARLIER, earlier_runs
+from spark_jobs.runs.life.status import RunKind, RunStatus, Stage
+from spark_jobs.runs.life.store import RunStore
+from spark_jobs.runs.life.unfinished import record_end
+from spark_jobs.runs.planning.git_version import git_version
+from spark_jobs.runs.work.figures import RunFigures, bookkeeping_in_words, changes_in_words, failed_in_words
+from spark_jobs.runs.work.unmet import closed_in_words, unmet_in_words
+from spark_jobs.runs.work.verification import MAX_EARLIER, earlier_runs
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 COUNTS = {"inserted": 2, "updated": 5, "retracted": 1, "bookkeeping": 90}

@@ -10,9 +10,9 @@ import pytest
 
 from spark_jobs.errors import CatalogError
 from spark_jobs.lakehouse.tables import Tables
-from spark_jobs.runs.backfill import execute
-from spark_jobs.runs.plan import make_plan
-from spark_jobs.runs.progress import NoProgress
+from spark_jobs.runs.planning.plan import make_plan
+from spark_jobs.runs.work.backfill import execute
+from spark_jobs.runs.work.progress import NoProgress
 from spark_jobs.spark.session import spark_session
 from tests.runs.small_runs import contents, pipeline, record, write
 

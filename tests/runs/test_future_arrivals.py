@@ -12,10 +12,10 @@ from pyspark.sql import SparkSession
 from spark_jobs.definition import load_pipeline
 from spark_jobs.errors import DefinitionError
 from spark_jobs.lakehouse.tables import Tables
-from spark_jobs.runs.backfill import execute
-from spark_jobs.runs.nightly import reconcile
-from spark_jobs.runs.plan import make_plan, plan_from_json
-from spark_jobs.runs.progress import LogProgress
+from spark_jobs.runs.night.nightly import reconcile
+from spark_jobs.runs.planning.plan import make_plan, plan_from_json
+from spark_jobs.runs.work.backfill import execute
+from spark_jobs.runs.work.progress import LogProgress
 from tests.runs.small_nights import pipeline, tables_of
 from tests.runs.small_runs import T0, definition_text, record, write
 from tests.sampling import sample

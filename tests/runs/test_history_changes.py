@@ -15,13 +15,13 @@ from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.errors import DefinitionError, HistoryError, SourceError
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.replay.columns import HISTORY_GONE
-from spark_jobs.runs.backfill import execute
-from spark_jobs.runs.documents import Changes
-from spark_jobs.runs.job import RunResult
-from spark_jobs.runs.nightly import reconcile
-from spark_jobs.runs.plan import make_plan, plan_from_json, read_planned
-from spark_jobs.runs.progress import LogProgress
-from spark_jobs.runs.store import RunStore
+from spark_jobs.runs.life.documents import Changes
+from spark_jobs.runs.life.store import RunStore
+from spark_jobs.runs.night.nightly import reconcile
+from spark_jobs.runs.planning.plan import make_plan, plan_from_json, read_planned
+from spark_jobs.runs.work.backfill import execute
+from spark_jobs.runs.work.job import RunResult
+from spark_jobs.runs.work.progress import LogProgress
 from spark_jobs.sources import spool
 from tests.runs.small_nights import pipeline, tables_of
 from tests.runs.small_runs import MINUTE, T0, record, write

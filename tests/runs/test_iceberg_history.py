@@ -13,10 +13,10 @@ from pyspark.sql import DataFrame, SparkSession
 from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.errors import DefinitionError, HistoryError, SourceError
 from spark_jobs.replay.columns import HISTORY_GONE
-from spark_jobs.runs.job import RunResult
-from spark_jobs.runs.nightly import reconcile
-from spark_jobs.runs.plan import make_plan, open_planned, plan_from_json
-from spark_jobs.runs.progress import LogProgress
+from spark_jobs.runs.night.nightly import reconcile
+from spark_jobs.runs.planning.plan import make_plan, open_planned, plan_from_json
+from spark_jobs.runs.work.job import RunResult
+from spark_jobs.runs.work.progress import LogProgress
 from spark_jobs.sources import open_history, source_of
 from tests.runs.small_nights import tables_of
 from tests.runs.small_runs import contents, definition_text, record, run, write

@@ -17,11 +17,11 @@ from spark_jobs.definition import Pipeline
 from spark_jobs.demo.kafka_broker import APPEND_TIME, KafkaBroker
 from spark_jobs.eventtime.kafka_streams.task import Row, Task
 from spark_jobs.replay.from_pipeline import application_of
-from spark_jobs.runs.backfill import execute
-from spark_jobs.runs.nightly import reconcile
-from spark_jobs.runs.plan import planned_records
-from spark_jobs.runs.progress import NoProgress
-from spark_jobs.runs.verdicts import Verdicts
+from spark_jobs.runs.life.verdicts import Verdicts
+from spark_jobs.runs.night.nightly import reconcile
+from spark_jobs.runs.planning.plan import planned_records
+from spark_jobs.runs.work.backfill import execute
+from spark_jobs.runs.work.progress import NoProgress
 from spark_jobs.spark.jars import fetch_jars
 from spark_jobs.spark.java import find_java
 from tests.kafka import Sent, produce

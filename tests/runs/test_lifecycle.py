@@ -12,11 +12,11 @@ import pytest
 
 from spark_jobs.errors import DocumentError, RunStateError
 from spark_jobs.eventtime.ranges import TimeRange
-from spark_jobs.runs.documents import Approval, Outcome, StagedRange
-from spark_jobs.runs.lifecycle import TRANSITIONS, Event, next_status
-from spark_jobs.runs.processes import SILENCE, STAGES_PROCESS, WAIT_LIMIT, Sign, sign_of, this_process
-from spark_jobs.runs.status import RunStatus
-from spark_jobs.runs.store import RunStore
+from spark_jobs.runs.life.documents import Approval, Outcome, StagedRange
+from spark_jobs.runs.life.lifecycle import TRANSITIONS, Event, next_status
+from spark_jobs.runs.life.processes import SILENCE, STAGES_PROCESS, WAIT_LIMIT, Sign, sign_of, this_process
+from spark_jobs.runs.life.status import RunStatus
+from spark_jobs.runs.life.store import RunStore
 
 ROOT = Path(__file__).parents[2]
 NOW = datetime(2026, 1, 10, tzinfo=UTC)

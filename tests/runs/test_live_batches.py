@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from spark_jobs.eventtime.microbatch.batches import Batch, BatchKind, BatchLog, OffsetRanges
-from spark_jobs.runs.live_batches import LiveBatches
+from spark_jobs.eventtime.spark.batches import Batch, BatchKind, BatchLog, OffsetRanges
+from spark_jobs.runs.planning.live_batches import LiveBatches
 
 #   batch        0     1     2 (no data)   3
 #   planned at   10    20    30            40

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from spark_jobs.errors import CatalogError, DefinitionError, HistoryError
-from spark_jobs.runs.form_words import in_form_words
-from spark_jobs.runs.looks import KEPT, Answer, Look, Looks, Question, Subject, Table
-from spark_jobs.runs.store import RunStore
+from spark_jobs.runs.life.store import RunStore
+from spark_jobs.runs.planning.form_words import in_form_words
+from spark_jobs.runs.planning.looks import KEPT, Answer, Look, Looks, Question, Subject, Table
 
 
 def test_a_question_keeps_what_its_subject_uses_and_times_are_in_utc() -> None:

@@ -11,10 +11,10 @@ from pyspark.sql import SparkSession
 from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.errors import HistoryError, RewindowError
 from spark_jobs.lakehouse.tables import Tables
-from spark_jobs.runs.backfill import execute
-from spark_jobs.runs.nightly import reconcile
-from spark_jobs.runs.plan import make_plan, plan_from_json
-from spark_jobs.runs.progress import NoProgress
+from spark_jobs.runs.night.nightly import reconcile
+from spark_jobs.runs.planning.plan import make_plan, plan_from_json
+from spark_jobs.runs.work.backfill import execute
+from spark_jobs.runs.work.progress import NoProgress
 from spark_jobs.sources import check_expressions
 from tests.runs.small_runs import T0, definition_text, record, run, write
 

@@ -17,12 +17,12 @@ from spark_jobs.lakehouse.ledger import Ledger
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.report.build import build_report
 from spark_jobs.report.facts import gather
-from spark_jobs.runs.backfill import EndPolicy, execute
-from spark_jobs.runs.nightly import reconcile
-from spark_jobs.runs.plan import make_plan
-from spark_jobs.runs.progress import LogProgress
-from spark_jobs.runs.stages import chunk_stages, stages_of
-from spark_jobs.runs.store import PAGE, RunStore
+from spark_jobs.runs.life.store import PAGE, RunStore
+from spark_jobs.runs.night.nightly import reconcile
+from spark_jobs.runs.planning.plan import make_plan
+from spark_jobs.runs.work.backfill import EndPolicy, execute
+from spark_jobs.runs.work.progress import LogProgress
+from spark_jobs.runs.work.stages import chunk_stages, stages_of
 from tests.runs.small_nights import CASES, assert_history_is_whole, log_of, pipeline, rows, tables_of
 from tests.runs.small_runs import write
 from tests.sampling import IN_FULL, first_of

@@ -14,14 +14,14 @@ from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.operations.window_history import window_history
 from spark_jobs.replay.from_pipeline import spec_of
 from spark_jobs.replay.in_memory_timeline import InMemoryTimeline
-from spark_jobs.runs.affected import PreviousRun
-from spark_jobs.runs.backfill import execute
-from spark_jobs.runs.job import RunResult
+from spark_jobs.runs.life.start import Asked
+from spark_jobs.runs.night.affected import PreviousRun
+from spark_jobs.runs.night.nightly import reconcile, why_ahead
 from spark_jobs.runs.night.reading import Reading
-from spark_jobs.runs.nightly import reconcile, why_ahead
-from spark_jobs.runs.plan import make_plan
-from spark_jobs.runs.progress import LogProgress
-from spark_jobs.runs.start import Asked
+from spark_jobs.runs.planning.plan import make_plan
+from spark_jobs.runs.work.backfill import execute
+from spark_jobs.runs.work.job import RunResult
+from spark_jobs.runs.work.progress import LogProgress
 from spark_jobs.sources import Inspection, spool
 from tests.faults.boundaries import watched_steps
 from tests.runs.small_nights import CASES, TICKS, a_week_later, assert_history_is_whole, log_of, pipeline, tables_of
@@ -256,7 +256,7 @@ def test_the_cause_says_why_a_window_changed(spark, tmp_path) -> None:
 @pytest.mark.long
 def test_two_runs_over_the_same_windows_one_wins_and_the_other_says_so(spark, tmp_path, monkeypatch) -> None:
     from spark_jobs.errors import CatalogError
-    from spark_jobs.runs import job as jobs
+    from spark_jobs.runs.work import job as jobs
 
     defined = pipeline(tmp_path, "rivals", "tumbling, per event")
     write(tmp_path / "data", log_of(3)[:200], "part-0.json")

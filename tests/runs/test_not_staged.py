@@ -19,14 +19,14 @@ from spark_jobs.lakehouse.published_table import PublishedTable
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.quality.configured import gate_of
 from spark_jobs.quality.frames import reconciliation_frame
-from spark_jobs.runs.backfill import EndPolicy, execute
-from spark_jobs.runs.documents import Changes, Gate, NotStaged
+from spark_jobs.runs.life.documents import Changes, Gate, NotStaged
+from spark_jobs.runs.life.status import RunStatus
+from spark_jobs.runs.life.store import RunStore
 from spark_jobs.runs.night.evidence import Beside
-from spark_jobs.runs.nightly import reconcile
-from spark_jobs.runs.plan import make_plan
-from spark_jobs.runs.progress import NoProgress, Progress
-from spark_jobs.runs.status import RunStatus
-from spark_jobs.runs.store import RunStore
+from spark_jobs.runs.night.nightly import reconcile
+from spark_jobs.runs.planning.plan import make_plan
+from spark_jobs.runs.work.backfill import EndPolicy, execute
+from spark_jobs.runs.work.progress import NoProgress, Progress
 from tests.runs.small_runs import MINUTE, T0, pipeline, record, write
 
 EXPECTATIONS = Path(__file__).parents[2] / "expectations"
@@ -112,7 +112,7 @@ def test_windows_whose_records_are_gone_are_kept_and_the_gate_stays_open(runs, w
 
 @pytest.mark.long
 def test_records_that_are_gone_close_the_gate_of_a_run_that_has_not_looked(runs, without_half, monkeypatch) -> None:
-    monkeypatch.setattr("spark_jobs.runs.work.keep_of_range", lambda *_: None)
+    monkeypatch.setattr("spark_jobs.runs.work.computing.keep_of_range", lambda *_: None)
     facts, failed = runs.facts()
     assert (facts.records_before, facts.records_below) == (590, 290)
     assert "no-record-gone" in failed
@@ -142,7 +142,7 @@ def test_a_night_knows_the_records_below_the_end_offsets_that_it_goes_on_from(ru
 
 def test_a_file_that_is_written_again_while_a_run_reads_it_closes_the_gate(runs, monkeypatch) -> None:
     """Also where nothing compares what a plan has pinned."""
-    monkeypatch.setattr("spark_jobs.runs.evaluation.confirm_files", lambda *_: None)
+    monkeypatch.setattr("spark_jobs.runs.work.evaluation.confirm_files", lambda *_: None)
     monkeypatch.setattr("spark_jobs.sources.history.check_pinned", lambda *_: None)
     file = runs.folder / "data" / "b.json"
     before = file.stat()

@@ -14,8 +14,8 @@ from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.identities import Identity, LastRecord
 from spark_jobs.positions import Bucket
 from spark_jobs.runs.night.reading import PartitionReading, Reading
-from spark_jobs.runs.plan import plan_from_json
-from spark_jobs.runs.plan_document import Plan
+from spark_jobs.runs.planning.plan import plan_from_json
+from spark_jobs.runs.planning.plan_document import Plan
 from spark_jobs.sources import OffsetRange, PartitionRange, PinnedFile, PinnedTopic
 
 PLAN = Plan(

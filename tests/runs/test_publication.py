@@ -23,21 +23,21 @@ from spark_jobs.lakehouse.ledger import Ledger
 from spark_jobs.lakehouse.published_table import PublishedTable
 from spark_jobs.lakehouse.tables import RUNS_SCHEMA, Tables, aligned, create_tables
 from spark_jobs.operations.maintain import maintain
-from spark_jobs.runs.backfill import EndPolicy, execute
-from spark_jobs.runs.causes import cause_of_change, cause_of_run, published_before
-from spark_jobs.runs.documents import Answer, Approval, Outcome, Request, Requested, StagedRange, status_of
-from spark_jobs.runs.job import RunResult
-from spark_jobs.runs.lifecycle import Event, RunLife
-from spark_jobs.runs.nightly import reconcile
-from spark_jobs.runs.plan import make_plan, plan_from_json
-from spark_jobs.runs.progress import NoProgress
-from spark_jobs.runs.publication import publish
-from spark_jobs.runs.recovery import recover
-from spark_jobs.runs.reopening import discard_staged, publish_staged, reopened
-from spark_jobs.runs.stages import Verify
-from spark_jobs.runs.start import instant
-from spark_jobs.runs.status import RunKind, RunStatus, Stage
-from spark_jobs.runs.store import DEFINITION, RunFolder, RunStore
+from spark_jobs.runs.life.documents import Answer, Approval, Outcome, Request, Requested, StagedRange, status_of
+from spark_jobs.runs.life.lifecycle import Event, RunLife
+from spark_jobs.runs.life.publication import publish
+from spark_jobs.runs.life.recovery import recover
+from spark_jobs.runs.life.reopening import discard_staged, publish_staged, reopened
+from spark_jobs.runs.life.start import instant
+from spark_jobs.runs.life.status import RunKind, RunStatus, Stage
+from spark_jobs.runs.life.store import DEFINITION, RunFolder, RunStore
+from spark_jobs.runs.night.nightly import reconcile
+from spark_jobs.runs.planning.plan import make_plan, plan_from_json
+from spark_jobs.runs.work.backfill import EndPolicy, execute
+from spark_jobs.runs.work.causes import cause_of_change, cause_of_run, published_before
+from spark_jobs.runs.work.job import RunResult
+from spark_jobs.runs.work.progress import NoProgress
+from spark_jobs.runs.work.stages import Verify
 from spark_jobs.submit.application import execute_stage, plan_stage, reopened_run, run_stage
 from tests.faults.boundaries import Stopped, stopped_at, watched_steps
 from tests.runs.small_runs import MINUTE, T0, contents, pipeline, record, rows, write

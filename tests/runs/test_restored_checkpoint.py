@@ -12,11 +12,11 @@ from pyspark.sql import SparkSession
 from spark_jobs.definition import Pipeline
 from spark_jobs.errors import HistoryError
 from spark_jobs.lakehouse.tables import Tables
-from spark_jobs.runs.backfill import execute
-from spark_jobs.runs.kept_batches import keep_batches
-from spark_jobs.runs.nightly import reconcile
-from spark_jobs.runs.plan import planned_records
-from spark_jobs.runs.progress import NoProgress
+from spark_jobs.runs.night.nightly import reconcile
+from spark_jobs.runs.planning.kept_batches import keep_batches
+from spark_jobs.runs.planning.plan import planned_records
+from spark_jobs.runs.work.backfill import execute
+from spark_jobs.runs.work.progress import NoProgress
 from tests.runs.small_nights import tables_of
 from tests.runs.streaming_nights import SECOND, Planned, WrittenQuery, defined, records_of
 

@@ -9,8 +9,8 @@ import pytest
 from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.pins import PartitionRange
 from spark_jobs.replay.defined_windows import windows_of
-from spark_jobs.runs.plan import make_plan
-from spark_jobs.runs.silence import fallen_silent
+from spark_jobs.runs.planning.plan import make_plan
+from spark_jobs.runs.planning.silence import fallen_silent
 from tests.runs.small_runs import BOUNDED, T0, definition_text, pipeline, record, write
 from tests.sampling import first_of
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from spark_jobs.replay.in_memory_timeline import InMemoryTimeline
-from spark_jobs.runs.affected import PreviousRun, merged
+from spark_jobs.runs.night.affected import PreviousRun, merged
 from spark_jobs.runs.night.reading import Reading
 from spark_jobs.sources import Inspection, PartitionRange
 

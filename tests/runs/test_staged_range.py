@@ -9,8 +9,8 @@ import pytest
 
 from spark_jobs.errors import DocumentError
 from spark_jobs.eventtime.ranges import TimeRange
-from spark_jobs.runs.documents import StagedRange
-from spark_jobs.runs.store import RunStore
+from spark_jobs.runs.life.documents import StagedRange
+from spark_jobs.runs.life.store import RunStore
 
 
 @pytest.mark.parametrize("reach", [[1], [], [1, 2, 3], [1, "x"], ["1", None], "text", 7, {"start": 1}])

@@ -8,7 +8,8 @@ import pytest
 
 from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.eventtime.ranges import TimeRange
-from spark_jobs.runs.stages import (
+from spark_jobs.runs.life.status import Stage
+from spark_jobs.runs.work.stages import (
     ONE_APPLICATION_MAX_RECORDS,
     Begin,
     ReplayChunk,
@@ -19,7 +20,6 @@ from spark_jobs.runs.stages import (
     in_words,
     stages_of,
 )
-from spark_jobs.runs.status import Stage
 from tests.runs.small_runs import pipeline
 
 HOUR = 3_600_000

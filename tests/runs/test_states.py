@@ -9,11 +9,11 @@ from pyspark.sql import SparkSession
 from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.operations.maintain import delete_states
-from spark_jobs.runs.backfill import execute
-from spark_jobs.runs.job import RunResult
-from spark_jobs.runs.nightly import reconcile
-from spark_jobs.runs.plan import make_plan
-from spark_jobs.runs.progress import NoProgress
+from spark_jobs.runs.night.nightly import reconcile
+from spark_jobs.runs.planning.plan import make_plan
+from spark_jobs.runs.work.backfill import execute
+from spark_jobs.runs.work.job import RunResult
+from spark_jobs.runs.work.progress import NoProgress
 from tests.runs.small_nights import log_of, pipeline
 from tests.runs.small_runs import MINUTE, write
 

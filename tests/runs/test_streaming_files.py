@@ -16,11 +16,11 @@ from spark_jobs.comparison.compare import compare_planned
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.mode import Mode
 from spark_jobs.errors import DefinitionError, HistoryError
-from spark_jobs.eventtime.microbatch.checkpoint import Checkpoint, read_checkpoint
-from spark_jobs.runs.backfill import execute
-from spark_jobs.runs.nightly import reconcile
-from spark_jobs.runs.plan import make_plan, planned_records
-from spark_jobs.runs.progress import NoProgress
+from spark_jobs.eventtime.spark.checkpoint import Checkpoint, read_checkpoint
+from spark_jobs.runs.night.nightly import reconcile
+from spark_jobs.runs.planning.plan import make_plan, planned_records
+from spark_jobs.runs.work.backfill import execute
+from spark_jobs.runs.work.progress import NoProgress
 from spark_jobs.sources import checkpoint, open_history, spool
 from tests.runs.live_query import (
     SCHEMA,

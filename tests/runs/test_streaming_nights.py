@@ -12,12 +12,12 @@ from pyspark.sql import SparkSession
 from spark_jobs.definition import Pipeline
 from spark_jobs.lakehouse.checkpoint_archive import archived_names
 from spark_jobs.lakehouse.tables import Tables
-from spark_jobs.runs import kept_batches
-from spark_jobs.runs.backfill import execute
-from spark_jobs.runs.job import RunResult
-from spark_jobs.runs.nightly import reconcile
-from spark_jobs.runs.plan import planned_records
-from spark_jobs.runs.progress import NoProgress
+from spark_jobs.runs.night.nightly import reconcile
+from spark_jobs.runs.planning import kept_batches
+from spark_jobs.runs.planning.plan import planned_records
+from spark_jobs.runs.work.backfill import execute
+from spark_jobs.runs.work.job import RunResult
+from spark_jobs.runs.work.progress import NoProgress
 from spark_jobs.sources import spool
 from tests.faults.boundaries import stopped_at
 from tests.faults.forked import forked, kill_this_process

@@ -13,10 +13,10 @@ from pyspark.sql import functions as F
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.payload import Reader
 from spark_jobs.demo.kafka_broker import APPEND_TIME, KafkaBroker
-from spark_jobs.runs.backfill import execute
-from spark_jobs.runs.plan import planned_records
-from spark_jobs.runs.progress import NoProgress
-from spark_jobs.sources.decode import REASON, UNREAD, decode, parse_schema
+from spark_jobs.runs.planning.plan import planned_records
+from spark_jobs.runs.work.backfill import execute
+from spark_jobs.runs.work.progress import NoProgress
+from spark_jobs.sources.records.decode import REASON, UNREAD, decode, parse_schema
 from tests.kafka import Sent, produce
 from tests.runs.live_query import (
     START,

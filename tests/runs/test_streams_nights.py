@@ -11,10 +11,10 @@ from pyspark.sql import SparkSession
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.report.counted import Facts
 from spark_jobs.report.facts import gather
-from spark_jobs.runs.evaluation import EndPolicy
-from spark_jobs.runs.nightly import reconcile
-from spark_jobs.runs.progress import NoProgress
-from spark_jobs.runs.store import RunStore
+from spark_jobs.runs.life.store import RunStore
+from spark_jobs.runs.night.nightly import reconcile
+from spark_jobs.runs.work.evaluation import EndPolicy
+from spark_jobs.runs.work.progress import NoProgress
 from spark_jobs.sources import spool
 from tests.runs.small_applications import APPLICATIONS, defined
 from tests.runs.small_nights import assert_history_is_whole, tables_of

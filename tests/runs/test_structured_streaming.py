@@ -16,10 +16,10 @@ from spark_jobs.demo.kafka_broker import APPEND_TIME, KafkaBroker
 from spark_jobs.errors import DefinitionError, HistoryError
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.operations.archive import archived
-from spark_jobs.runs.backfill import execute
-from spark_jobs.runs.nightly import reconcile
-from spark_jobs.runs.plan import make_plan, planned_records
-from spark_jobs.runs.progress import NoProgress
+from spark_jobs.runs.night.nightly import reconcile
+from spark_jobs.runs.planning.plan import make_plan, planned_records
+from spark_jobs.runs.work.backfill import execute
+from spark_jobs.runs.work.progress import NoProgress
 from tests.kafka import Sent, produce
 from tests.runs.live_query import (
     SCHEMA,

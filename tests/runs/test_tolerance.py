@@ -17,12 +17,12 @@ from spark_jobs.orchestration.operators import changed_range
 from spark_jobs.report.assembled import report_of
 from spark_jobs.report.documents import Documents
 from spark_jobs.report.page import render
-from spark_jobs.runs.decision import Action, decide
-from spark_jobs.runs.documents import Changes, status_of
-from spark_jobs.runs.nightly import reconcile
-from spark_jobs.runs.progress import NoProgress
-from spark_jobs.runs.status import RunStatus
-from spark_jobs.runs.store import RunStore
+from spark_jobs.runs.life.documents import Changes, status_of
+from spark_jobs.runs.life.permission import Action, decide
+from spark_jobs.runs.life.status import RunStatus
+from spark_jobs.runs.life.store import RunStore
+from spark_jobs.runs.night.nightly import reconcile
+from spark_jobs.runs.work.progress import NoProgress
 from tests.runs.small_runs import MINUTE, T0, pipeline, record, write
 
 MINUTES = 120

@@ -15,10 +15,10 @@ from spark_jobs.demo.kafka_broker import KafkaBroker
 from spark_jobs.errors import HistoryError, SourceError
 from spark_jobs.identities import Identity, other_schemas
 from spark_jobs.replay.columns import HISTORY_GONE
-from spark_jobs.runs.backfill import execute
-from spark_jobs.runs.nightly import reconcile
-from spark_jobs.runs.plan import make_plan, planned_records
-from spark_jobs.runs.progress import NoProgress
+from spark_jobs.runs.night.nightly import reconcile
+from spark_jobs.runs.planning.plan import make_plan, planned_records
+from spark_jobs.runs.work.backfill import execute
+from spark_jobs.runs.work.progress import NoProgress
 from spark_jobs.sources import PinnedSchemas
 from tests.kafka import Producer, Sent, produce
 from tests.registry import SchemaRegistry

@@ -15,19 +15,19 @@ from pyspark.sql import SparkSession
 from spark_jobs.cli.output import print_plan, print_reasons
 from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.errors import DefinitionError, HistoryError
-from spark_jobs.eventtime.job import LiveJob, Record
+from spark_jobs.eventtime.flink.job import LiveJob, Record
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP
 from spark_jobs.eventtime.windows import TumblingWindows
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.operations.looking import answer_of
 from spark_jobs.replay.from_pipeline import strategy_of
-from spark_jobs.runs.backfill import execute
-from spark_jobs.runs.job import RunResult
-from spark_jobs.runs.looks import Question, Subject, Table
-from spark_jobs.runs.nightly import reconcile
-from spark_jobs.runs.plan import make_plan, plan_from_json, read_planned
-from spark_jobs.runs.progress import LogProgress
-from spark_jobs.runs.quarantine import reasons_of
+from spark_jobs.runs.night.nightly import reconcile
+from spark_jobs.runs.planning.looks import Question, Subject, Table
+from spark_jobs.runs.planning.plan import make_plan, plan_from_json, read_planned
+from spark_jobs.runs.work.backfill import execute
+from spark_jobs.runs.work.job import RunResult
+from spark_jobs.runs.work.progress import LogProgress
+from spark_jobs.runs.work.quarantine import reasons_of
 from spark_jobs.sources import check_expressions, names_of, quarantined
 from tests.runs.small_nights import tables_of
 from tests.runs.small_runs import MINUTE, T0, write

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from spark_jobs.runs.documents import ExpectationResult
-from spark_jobs.runs.unmet import allowed_in_words, is_counted, null_key_ways, observed_in_words, unmet_in_words
+from spark_jobs.runs.life.documents import ExpectationResult
+from spark_jobs.runs.work.unmet import allowed_in_words, is_counted, null_key_ways, observed_in_words, unmet_in_words
 
 
 def result(column: str, observed: Any = None, **more: Any) -> ExpectationResult:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from spark_jobs.pins import PinnedFile
-from spark_jobs.sources.behind import records_in, records_outside
+from spark_jobs.sources.lake.behind import records_in, records_outside
 
 
 def test_rows_are_told_by_their_file_whatever_its_name(spark, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from spark_jobs.errors import RewindowError
 from spark_jobs.replay.assign import assign_windows
 from spark_jobs.replay.defined_windows import windows_of
 from spark_jobs.replay.spec import Mode
-from spark_jobs.runs.plan import planned_records
+from spark_jobs.runs.planning.plan import planned_records
 from spark_jobs.sources import good, quarantined
 
 CASES = Path(__file__).parents[1] / "data" / "cases"

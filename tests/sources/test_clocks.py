@@ -16,7 +16,7 @@ from spark_jobs.replay.columns import ARRIVAL, OFFSET, PARTITION
 from spark_jobs.sources import canonical, clocks_of, inspect_history, open_history, opened_again, quarantined
 from spark_jobs.sources.clocks import Clocks, judged, pins_without
 from spark_jobs.sources.opened import OpenHistory
-from spark_jobs.sources.records import with_arrivals_bounded
+from spark_jobs.sources.records.canonical import with_arrivals_bounded
 from tests.sources.conftest import BASE, MakePipeline, make_pipeline, position, records, write_log
 
 HOUR = 3_600_000

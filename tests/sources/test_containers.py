@@ -15,7 +15,7 @@ from spark_jobs.definition import Pipeline
 from spark_jobs.definition.history import FilesHistory
 from spark_jobs.errors import SourceError
 from spark_jobs.sources import canonical, check_expressions, good, inspect_history, open_history, quarantined
-from spark_jobs.sources.files import check_same_schema, find_files
+from spark_jobs.sources.files.log_files import check_same_schema, find_files
 from spark_jobs.spark.gateway import jvm
 from tests.sampling import first_of
 from tests.sources.conftest import BASE, make_pipeline, payload, records, write_log

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from spark_jobs.sources.decode import REASON, decode, parse_schema
+from spark_jobs.sources.records.decode import REASON, decode, parse_schema
 
 NUMBERS = [3.0, 3.7, -3.7, "3", " +3 ", "3.0", "1e3", 1e3, 2**63, True, "x", "", [1], {"b": 1}, None]
 WRONG = "wrong"

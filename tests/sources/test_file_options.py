@@ -11,8 +11,8 @@ from pyspark.sql import functions as F
 from spark_jobs.definition.history import FilesHistory
 from spark_jobs.definition.payload import Reader
 from spark_jobs.errors import SourceError
-from spark_jobs.sources.decode import REASON, parse_schema
-from spark_jobs.sources.files import find_files, read_files
+from spark_jobs.sources.files.log_files import find_files, read_files
+from spark_jobs.sources.records.decode import REASON, parse_schema
 
 FIELDS = "k STRING, at TIMESTAMP, d DATE, v DOUBLE, n BIGINT"
 NAMES = ("k", "at", "d", "v", "n")

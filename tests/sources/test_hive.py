@@ -8,7 +8,7 @@ import pytest
 
 from spark_jobs.definition import load_pipeline
 from spark_jobs.errors import SourceError
-from spark_jobs.runs.plan import make_plan, open_planned, read_planned
+from spark_jobs.runs.planning.plan import make_plan, open_planned, read_planned
 from spark_jobs.sources import canonical, good, inspect_history, open_history, partition_columns
 from spark_jobs.spark.gateway import jvm, query_execution
 from tests.processes import run_python

@@ -17,7 +17,7 @@ from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.demo.kafka_broker import APPEND_TIME, KafkaBroker
 from spark_jobs.errors import HistoryError, RewindowError, SourceError
-from spark_jobs.runs.plan import make_plan, plan_from_json, planned_records, read_planned
+from spark_jobs.runs.planning.plan import make_plan, plan_from_json, planned_records, read_planned
 from spark_jobs.sources import check_expressions, good, open_history, quarantined
 from spark_jobs.spark.gateway import jvm, query_execution
 from tests.conftest import KAFKA_PASSWORD

@@ -6,7 +6,7 @@ import pytest
 
 from spark_jobs.definition.kafka import Topic
 from spark_jobs.errors import EnvironmentSetupError
-from spark_jobs.sources.kafka_admin import client_config
+from spark_jobs.sources.kafka.admin import client_config
 
 SECRET = 'p"w\\x'
 JAAS = r'org.apache.kafka.common.security.{} required username="me" password="p\"w\\x";'

@@ -9,8 +9,8 @@ import pytest
 from spark_jobs.definition.kafka import Topic
 from spark_jobs.errors import HistoryError
 from spark_jobs.pins import PinnedTopic
-from spark_jobs.sources.kafka_admin import LogBounds, TopicState
-from spark_jobs.sources.kafka_offsets import confirm, resolve
+from spark_jobs.sources.kafka.admin import LogBounds, TopicState
+from spark_jobs.sources.kafka.offsets import confirm, resolve
 
 
 def topic(**fields) -> Topic:

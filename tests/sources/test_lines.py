@@ -256,7 +256,7 @@ def test_a_large_csv_file_is_read_by_lines_and_refused_where_a_record_spans_them
 ) -> None:
     (tmp_path / "lar ge.csv").write_bytes(f"{text}\n".encode(options.get("encoding", "utf-8")))
     (tmp_path / "small.csv").write_text("")
-    monkeypatch.setattr("spark_jobs.sources.lines.WHOLE_BYTES", 0)
+    monkeypatch.setattr("spark_jobs.sources.files.lines.WHOLE_BYTES", 0)
     definition = of_lines(pipeline, tmp_path, "csv", schema="note STRING, carrier STRING", **options)
     history = definition.history.model_copy(update={"position": pipeline(history={"position": {}}).history.position})
     frame = open_history(spark, definition.model_copy(update={"history": history})).frame
@@ -273,7 +273,7 @@ def test_a_large_csv_file_whose_header_spans_lines_is_refused(
     spark, tmp_path: Path, pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "a.csv").write_text('note,"car\nrier"\nx,1\n')
-    monkeypatch.setattr("spark_jobs.sources.lines.WHOLE_BYTES", 0)
+    monkeypatch.setattr("spark_jobs.sources.files.lines.WHOLE_BYTES", 0)
     with pytest.raises(SourceError, match=r"a quote is still open at the end of `note,\"car`.*multiLine: true"):
         open_history(spark, of_lines(pipeline, tmp_path, "csv", schema="note STRING", header=True))
 
@@ -364,7 +364,7 @@ def test_a_row_that_reads_like_the_header_is_data(
 ) -> None:
     """Each file has a header of its own: the second one is compressed, the third has nothing but it."""
     if size == "large":
-        monkeypatch.setattr("spark_jobs.sources.lines.WHOLE_BYTES", 0)
+        monkeypatch.setattr("spark_jobs.sources.files.lines.WHOLE_BYTES", 0)
     (tmp_path / "a.csv").write_bytes(content)
     (tmp_path / "b.csv.gz").write_bytes(gzip.compress(content))
     (tmp_path / "c.csv").write_text("carrier,note\n")
@@ -394,7 +394,7 @@ def test_a_row_that_reads_like_the_header_and_is_no_record_goes_to_quarantine(
 def test_the_header_of_a_file_that_several_tasks_read_is_its_first_line(
     spark, tmp_path: Path, pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spark_jobs.sources.lines.WHOLE_BYTES", 0)
+    monkeypatch.setattr("spark_jobs.sources.files.lines.WHOLE_BYTES", 0)
     rows = [f"x,{number}" if number % 10 else "carrier,note" for number in range(1, 2001)]
     for name in ("a.csv", "b.csv"):
         (tmp_path / name).write_text("\n".join(["carrier,note", *rows]) + "\n")

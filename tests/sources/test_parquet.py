@@ -12,7 +12,7 @@ import pytest
 from spark_jobs.errors import SourceError
 from spark_jobs.project.reading import read_files
 from spark_jobs.sources import Pins, canonical, good, open_history, partition_columns, quarantined, reading
-from spark_jobs.sources.files import find_files
+from spark_jobs.sources.files.log_files import find_files
 from spark_jobs.spark.gateway import query_execution
 from tests.sources.conftest import BASE, MakePipeline, payload, records, write_log
 

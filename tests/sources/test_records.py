@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from spark_jobs.errors import DefinitionError, SourceError
 from spark_jobs.sources import canonical, cut_at, good, open_history, quarantined
-from spark_jobs.sources.records import STANDS_FOR_NONE
+from spark_jobs.sources.records.canonical import STANDS_FOR_NONE
 from spark_jobs.spark.gateway import query_execution
 from tests.sampling import first_of
 from tests.sources.conftest import BASE, MakePipeline, payload, position, records, write_log

@@ -18,9 +18,9 @@ from spark_jobs.definition import Pipeline
 from spark_jobs.definition.payload import Registry
 from spark_jobs.demo.kafka_broker import APPEND_TIME, KafkaBroker
 from spark_jobs.errors import EnvironmentSetupError, RewindowError, SourceError
-from spark_jobs.runs.plan import make_plan, plan_from_json, read_planned
+from spark_jobs.runs.planning.plan import make_plan, plan_from_json, read_planned
 from spark_jobs.sources import check_expressions, good, quarantined
-from spark_jobs.sources.registry import versions_of
+from spark_jobs.sources.records.registry import versions_of
 from tests.kafka import Sent, produce
 from tests.registry import USER_INFO, SchemaRegistry
 from tests.sources.avro import encoded, framed

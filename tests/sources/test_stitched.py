@@ -20,9 +20,9 @@ from spark_jobs.definition import Pipeline
 from spark_jobs.demo.kafka_broker import APPEND_TIME, KafkaBroker
 from spark_jobs.errors import RewindowError
 from spark_jobs.operations.archive import archive
-from spark_jobs.runs.backfill import execute
-from spark_jobs.runs.plan import make_plan, plan_from_json, planned_records, read_planned
-from spark_jobs.runs.progress import NoProgress
+from spark_jobs.runs.planning.plan import make_plan, plan_from_json, planned_records, read_planned
+from spark_jobs.runs.work.backfill import execute
+from spark_jobs.runs.work.progress import NoProgress
 from spark_jobs.sources import good
 from spark_jobs.spark.gateway import query_execution
 from tests.kafka import Sent, produce

@@ -6,7 +6,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType
 
-from spark_jobs.sources.times import instants
+from spark_jobs.sources.records.times import instants
 from spark_jobs.spark.gateway import jvm
 
 TEN = 1_719_828_000_000

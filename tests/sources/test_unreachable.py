@@ -8,7 +8,7 @@ import time
 import pytest
 
 from spark_jobs.errors import SourceError
-from spark_jobs.sources.kafka_admin import refuse_unreachable
+from spark_jobs.sources.kafka.admin import refuse_unreachable
 
 
 def test_an_unreachable_broker_is_named_within_ten_seconds() -> None:

@@ -9,8 +9,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs.definition.payload import Reader
-from spark_jobs.sources.decode import REASON, UNREAD, decode, parse_schema
-from spark_jobs.sources.decode_avro import avro_fields, decode_avro
+from spark_jobs.sources.records.decode import REASON, UNREAD, decode, parse_schema
+from spark_jobs.sources.records.decode_avro import avro_fields, decode_avro
 from spark_jobs.spark.conditions import all_of, any_of
 from tests.sampling import first_of
 from tests.sources.avro import encoded

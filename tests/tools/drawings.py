@@ -11,9 +11,9 @@ from html import escape
 from pathlib import Path
 
 from spark_jobs.eventtime.durations import HOUR, MINUTE
-from spark_jobs.eventtime.job import JobResult, LiveJob, Record
-from spark_jobs.eventtime.strategy import WatermarkStrategy
-from spark_jobs.eventtime.suppliers import BoundedOutOfOrderness
+from spark_jobs.eventtime.flink.job import JobResult, LiveJob, Record
+from spark_jobs.eventtime.flink.strategy import WatermarkStrategy
+from spark_jobs.eventtime.flink.suppliers import BoundedOutOfOrderness
 from spark_jobs.eventtime.windows import TumblingWindows
 
 FOLDER = Path("docs/drawings")

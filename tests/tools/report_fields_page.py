@@ -23,8 +23,8 @@ its JSON Schema; its `$id` is the version, which `format` in each report names. 
 format, never renamed or removed. Instants are epoch milliseconds and durations milliseconds, unless they are texts
 (ISO-8601). A part is null where the run did not get that far.
 
-`[]` is each entry of a list. `spark_jobs/runs/figures.py` defines each figure; page, list, command line and approval
-use the same.
+`[]` is each entry of a list. `spark_jobs/runs/work/figures.py` defines each figure; page, list, command line and
+approval use the same.
 
 `python -m tests.tools.report_fields_page` generates this page and the schema from `spark_jobs/report/model.py`;
 do not edit them by hand.

@@ -17,9 +17,9 @@ from pyspark.sql import SparkSession
 from spark_jobs.definition import load_pipeline
 from spark_jobs.demo.kafka_broker import fetch_kafka
 from spark_jobs.errors import RewindowError
-from spark_jobs.runs.backfill import execute
-from spark_jobs.runs.plan import make_plan
-from spark_jobs.runs.progress import NoProgress
+from spark_jobs.runs.planning.plan import make_plan
+from spark_jobs.runs.work.backfill import execute
+from spark_jobs.runs.work.progress import NoProgress
 from spark_jobs.settings import Variable
 from spark_jobs.spark.gateway import JavaObject
 from spark_jobs.spark.jvm import SHORT_APPLICATIONS, class_archive, ivy_folder

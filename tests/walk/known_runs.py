@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 from spark_jobs.eventtime.durations import MINUTE
-from spark_jobs.runs.job import RunResult
+from spark_jobs.runs.work.job import RunResult
 from tests.runs.small_runs import T0
 from tests.walk import plan as s
 from tests.walk.judge import Case

@@ -6,18 +6,18 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from spark_jobs.eventtime.deduplication import FirstByProcessingTime
 from spark_jobs.eventtime.durations import SECOND
-from spark_jobs.eventtime.generators import Event
-from spark_jobs.eventtime.lateness import is_window_late
-from spark_jobs.eventtime.microbatch.aggregation import OutputMode
-from spark_jobs.eventtime.microbatch.batches import Batch, BatchKind
-from spark_jobs.eventtime.microbatch.query import BatchSettings, Query, ReadRecord, RunningQuery
-from spark_jobs.eventtime.operator import Firing, WindowOperator
-from spark_jobs.eventtime.signals import Signal, WatermarkEmitted
-from spark_jobs.eventtime.source import Source
-from spark_jobs.eventtime.strategy import WatermarkStrategy
-from spark_jobs.eventtime.suppliers import BoundedOutOfOrderness
+from spark_jobs.eventtime.flink.deduplication import FirstByProcessingTime
+from spark_jobs.eventtime.flink.generators import Event
+from spark_jobs.eventtime.flink.lateness import is_window_late
+from spark_jobs.eventtime.flink.operator import Firing, WindowOperator
+from spark_jobs.eventtime.flink.signals import Signal, WatermarkEmitted
+from spark_jobs.eventtime.flink.source import Source
+from spark_jobs.eventtime.flink.strategy import WatermarkStrategy
+from spark_jobs.eventtime.flink.suppliers import BoundedOutOfOrderness
+from spark_jobs.eventtime.spark.aggregation import OutputMode
+from spark_jobs.eventtime.spark.batches import Batch, BatchKind
+from spark_jobs.eventtime.spark.query import BatchSettings, Query, ReadRecord, RunningQuery
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP
 from spark_jobs.eventtime.windows import SessionWindows, SlidingWindows, TumblingWindows, Window, WindowAssigner
 from tests.walk.log import Place, Record

@@ -14,13 +14,13 @@ from pyspark.sql import SparkSession
 from spark_jobs.definition import Pipeline
 from spark_jobs.errors import EmptyRangeError, HistoryError, RewindowError
 from spark_jobs.eventtime.durations import MINUTE
-from spark_jobs.runs.backfill import execute
-from spark_jobs.runs.job import RunResult
+from spark_jobs.runs.life.store import RunStore
 from spark_jobs.runs.night.account import Account
-from spark_jobs.runs.nightly import reconcile
-from spark_jobs.runs.plan import planned_records
-from spark_jobs.runs.progress import NoProgress
-from spark_jobs.runs.store import RunStore
+from spark_jobs.runs.night.nightly import reconcile
+from spark_jobs.runs.planning.plan import planned_records
+from spark_jobs.runs.work.backfill import execute
+from spark_jobs.runs.work.job import RunResult
+from spark_jobs.runs.work.progress import NoProgress
 from tests.conformance.formats import TINY
 from tests.runs.small_runs import T0
 from tests.walk import plan as s

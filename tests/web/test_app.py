@@ -25,10 +25,10 @@ from spark_jobs.demo.airflow import Airflow
 from spark_jobs.demo.supervised import Supervised
 from spark_jobs.orchestration.run_ids import dag_id_of, run_id_of
 from spark_jobs.report.build import build_report
-from spark_jobs.runs.documents import Outcome, Request
-from spark_jobs.runs.last_run import remember
-from spark_jobs.runs.looks import Answer, Look, Looks, Question, Table
-from spark_jobs.runs.store import REPORT, RunStore
+from spark_jobs.runs.life.documents import Outcome, Request
+from spark_jobs.runs.life.store import REPORT, RunStore
+from spark_jobs.runs.planning.last_run import remember
+from spark_jobs.runs.planning.looks import Answer, Look, Looks, Question, Table
 from tests.browser import launched_or_skipped
 from tests.report.documents import outcome, request, written
 from tests.sampling import first_of

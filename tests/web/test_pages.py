@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from spark_jobs.report.build import build_report
-from spark_jobs.runs.store import PAGE
+from spark_jobs.runs.life.store import PAGE
 from spark_jobs.web.pages import with_links, with_run_links
 from spark_jobs.web.summary import read_run
 from tests.report.documents import changes, outcome, written

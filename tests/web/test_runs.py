@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.runs.documents import AnyOutcome, Changes, Gate, Outcome, Request
-from spark_jobs.runs.store import RunStore
+from spark_jobs.runs.life.documents import AnyOutcome, Changes, Gate, Outcome, Request
+from spark_jobs.runs.life.store import RunStore
 from spark_jobs.web.runs import Runs, Wanted, page_of
 from spark_jobs.web.standing import LONGEST, trends_of
 from spark_jobs.web.summary import RUNNING, Run, read_run, run_of

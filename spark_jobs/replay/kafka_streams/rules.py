@@ -10,8 +10,8 @@ from pyspark.sql import functions as F
 from spark_jobs.eventtime.kafka_streams.task import Emission
 from spark_jobs.eventtime.timestamps import MIN_TIMESTAMP
 from spark_jobs.replay.columns import EVENT_TIME
+from spark_jobs.replay.flink.inversion import closes_reached, last_of
 from spark_jobs.replay.in_memory_timeline import InMemoryTimeline, inverted, nothing_closed
-from spark_jobs.replay.inversion import closes_reached, last_of
 from spark_jobs.replay.kafka_streams.replay import Application, TaskReplay, has_key
 from spark_jobs.replay.rule_book import OwnReplay, RuleBook, TimelineRequest
 from spark_jobs.replay.sessions import SessionWork, ThresholdCells

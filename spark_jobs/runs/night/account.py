@@ -14,7 +14,7 @@ from typing import ClassVar
 
 from pydantic import BaseModel, Field
 
-from spark_jobs.runs.documents import Document
+from spark_jobs.runs.life.documents import Document
 
 
 class AccountTerms(BaseModel):

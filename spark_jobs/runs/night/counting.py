@@ -14,11 +14,11 @@ from spark_jobs.replay.spec import ReplaySpec
 from spark_jobs.runs.night.account import Account
 from spark_jobs.runs.night.reading import Reading
 from spark_jobs.runs.night.taken import is_topic, rejected, unfiltered
-from spark_jobs.runs.plan import open_planned
-from spark_jobs.runs.plan_document import Plan
+from spark_jobs.runs.planning.plan import open_planned
+from spark_jobs.runs.planning.plan_document import Plan
 from spark_jobs.sources import OpenHistory, came_since, canonical, cut_at, inputs_of, is_small
-from spark_jobs.sources.decode import REASON
-from spark_jobs.sources.records import place_columns
+from spark_jobs.sources.records.canonical import place_columns
+from spark_jobs.sources.records.decode import REASON
 from spark_jobs.spark.conditions import all_of
 
 

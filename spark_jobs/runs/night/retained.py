@@ -38,14 +38,14 @@ from spark_jobs.replay.columns import (
 )
 from spark_jobs.replay.from_pipeline import spec_of
 from spark_jobs.replay.spec import ReplaySpec
-from spark_jobs.runs.difference import COVERS, GIVES_WAY, MADE_OF, publication_of
-from spark_jobs.runs.documents import Request, StagedRange, recorded_definition
-from spark_jobs.runs.job import Job
+from spark_jobs.runs.life.documents import Request, StagedRange, recorded_definition
+from spark_jobs.runs.life.store import RunStore
 from spark_jobs.runs.night.final import Final
 from spark_jobs.runs.night.reading import Empty, Reading, overlapping_joined
 from spark_jobs.runs.night.stored import read_before
-from spark_jobs.runs.plan import open_planned
-from spark_jobs.runs.store import RunStore
+from spark_jobs.runs.planning.plan import open_planned
+from spark_jobs.runs.work.difference import COVERS, GIVES_WAY, MADE_OF, publication_of
+from spark_jobs.runs.work.job import Job
 from spark_jobs.sources import canonical, cut_at, good, is_empty
 from spark_jobs.spark.conditions import any_of
 from spark_jobs.spark.joins import OTHER, others, same

@@ -31,9 +31,9 @@ from spark_jobs.sources import (
     snapshot_size,
     without_files,
 )
-from spark_jobs.sources.attempts import or_null
-from spark_jobs.sources.decode import REASON
-from spark_jobs.sources.records import MISSING_EVENT_TIME
+from spark_jobs.sources.records.attempts import or_null
+from spark_jobs.sources.records.canonical import MISSING_EVENT_TIME
+from spark_jobs.sources.records.decode import REASON
 
 _WAY_OUT = (
     "Write the windows of another log to another table (output.table). Where what is there now is to take the place of "

@@ -13,8 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from spark_jobs.eventtime.strategy import WatermarkScope
-from spark_jobs.eventtime.suppliers import BoundedOutOfOrderness, Punctuated
+from spark_jobs.eventtime.flink.strategy import WatermarkScope
+from spark_jobs.eventtime.flink.suppliers import BoundedOutOfOrderness, Punctuated
 from tests.replay.histories import random_union, with_discoveries
 
 HERE = Path(__file__).parent

@@ -11,12 +11,12 @@ from pyspark.sql import functions as F
 
 from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.replay.engine import Replay
-from spark_jobs.runs.backfill import execute
+from spark_jobs.runs.life.store import RunStore
 from spark_jobs.runs.night.account import Account
-from spark_jobs.runs.nightly import reconcile
-from spark_jobs.runs.plan import make_plan
-from spark_jobs.runs.progress import NoProgress
-from spark_jobs.runs.store import RunStore
+from spark_jobs.runs.night.nightly import reconcile
+from spark_jobs.runs.planning.plan import make_plan
+from spark_jobs.runs.work.backfill import execute
+from spark_jobs.runs.work.progress import NoProgress
 from tests.runs.small_runs import T0, pipeline, record, write
 
 RECORDS = [record(i, k="ab"[i % 2], t=T0 + i * 1000) for i in range(240)]
@@ -96,8 +96,8 @@ def test_a_record_that_is_lost_or_doubled_on_the_way_to_its_window_is_missed(
 
 def test_a_record_that_the_source_has_and_nobody_reads_is_missed(spark, tmp_path, monkeypatch) -> None:
     accounts = Accounts(spark, tmp_path, "unread")
-    read = "spark_jobs.runs.work.read_planned"
-    from spark_jobs.runs.plan import read_planned
+    read = "spark_jobs.runs.work.computing.read_planned"
+    from spark_jobs.runs.planning.plan import read_planned
 
     monkeypatch.setattr(read, lambda *args: without_one(read_planned(*args)))
     found = accounts.full(accounts.defined())

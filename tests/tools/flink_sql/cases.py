@@ -119,9 +119,7 @@ def of_phases() -> Iterator[dict[str, Any]]:
         "the subtask's first watermark flushes whatever it is",
         records("A10:50 B11:20 B11:10 A11:30"),
     )
-    yield case(
-        "phases_delay", "a delay of 5 minutes", records("B10:50 A11:15 A10:30 A11:04 B11:06"), lag_ms=5 * MINUTE
-    )
+    yield case("phases_delay", "a delay of 5 minutes", records("B10:50 A11:15 A10:30 A11:04 B11:06"), lag_ms=5 * MINUTE)
     yield case(
         "phases_hop_partly", "HOP: late for the window that closed, in time for the others",
         records("B10:50 A11:05 A10:45 B11:02 A11:20 B11:21"), window=HOP,
@@ -179,7 +177,9 @@ def of_watermarks() -> Iterator[dict[str, Any]]:
         records("A10:59:50 A11:00:02 A10:59:59 A11:00:40 A10:59:58"), watermark_push_down=False,
         assigner_interval_ms=30_000,
     )  # fmt: skip
-    yield case("empty_subtask", "more subtasks than partitions: nothing closes", records("A10:10 A11:20"), subtasks=[[0], []])
+    yield case(
+        "empty_subtask", "more subtasks than partitions: nothing closes", records("A10:10 A11:20"), subtasks=[[0], []]
+    )
     yield case(
         "empty_partition", "a partition without rows holds the watermark back", records("A10:10 A11:20"),
         partitions=2, subtasks=[[0, 1]], end_of_input="none",
@@ -287,7 +287,9 @@ def of_emission() -> Iterator[dict[str, Any]]:
                 f"emit_{name}_group_by_{kind}", f"{kind} in GROUP BY with {dict(chosen) or 'no setting'}", late,
                 form="group_by", settings=dict(chosen), window=WINDOWS[kind],
             )  # fmt: skip
-    yield case("emit_late_fire_table_function", "table functions take no notice", late, settings={**lateness, **on_late})
+    yield case(
+        "emit_late_fire_table_function", "table functions take no notice", late, settings={**lateness, **on_late}
+    )
 
 
 def of_chance() -> Iterator[dict[str, Any]]:

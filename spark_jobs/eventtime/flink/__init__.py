@@ -1,0 +1,1 @@
+"""Event time as Flink has it, one record at a time: watermarks, idleness, window operator, lateness."""

@@ -1,0 +1,209 @@
+"""A whole live job on a bounded history: the source, the window operator, and processing time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from spark_jobs.eventtime.flink.generators import Event
+from spark_jobs.eventtime.flink.operator import Firing, MergeTooLateError, WindowOperator
+from spark_jobs.eventtime.flink.signals import (
+    PartitionStatusChanged,
+    Signal,
+    StreamStatusChanged,
+    SubtaskReached,
+    WatermarkEmitted,
+)
+from spark_jobs.eventtime.flink.source import Source
+from spark_jobs.eventtime.flink.strategy import WatermarkStrategy
+from spark_jobs.eventtime.flink.two_phases import LocalBuffer, Slices
+from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP, MIN_TIMESTAMP
+from spark_jobs.eventtime.windows import MissingTimestampError, WindowAssigner
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One record of a history, in position order. Times in epoch ms; `MIN_TIMESTAMP`: no event time."""
+
+    partition: int
+    offset: int
+    arrival: int
+    key: Hashable
+    timestamp: int
+    marker: bool = False
+    stream: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class At:
+    """When something happened: how many records had been consumed, and processing time (epoch ms)."""
+
+    records: int
+    clock: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobFailure:
+    """Flink would have failed the job while it processed the record number `at.records - 1`."""
+
+    at: At
+    java_class: str
+    message: str
+
+
+class RecordWatermark(NamedTuple):
+    """The window operator's watermark (epoch ms) before the record number `record` (from 0) was processed."""
+
+    record: int
+    watermark: int
+
+
+@dataclass(slots=True)
+class JobResult:
+    """What a live job did. Lists are in the order in which it happened.
+
+    Attributes:
+        firings: The firings of windows; their elements are record indices.
+        late: The records of the late side output.
+        watermarks_before: One entry for each record before which the window operator's watermark had changed.
+        emissions: The watermarks that reached the window operator, but for that of the end of input.
+        status_changes: When the whole stream became idle or active.
+        partition_status_changes: When a partition became idle or active.
+        partition_watermarks: The last watermark of each generator.
+        source_watermark: The last watermark of the source.
+        watermark: The last watermark of the window operator.
+        failure: The failure of the job; None if it did not fail.
+    """
+
+    firings: list[tuple[At, Firing[int]]] = field(default_factory=list[tuple[At, Firing[int]]])
+    late: list[RecordWatermark] = field(default_factory=list[RecordWatermark])
+    watermarks_before: list[RecordWatermark] = field(default_factory=list[RecordWatermark])
+    emissions: list[tuple[At, WatermarkEmitted]] = field(default_factory=list[tuple[At, WatermarkEmitted]])
+    status_changes: list[tuple[At, StreamStatusChanged]] = field(default_factory=list[tuple[At, StreamStatusChanged]])
+    partition_status_changes: list[tuple[At, PartitionStatusChanged]] = field(
+        default_factory=list[tuple[At, PartitionStatusChanged]]
+    )
+    partition_watermarks: list[int] = field(default_factory=list[int])
+    source_watermark: int = MIN_TIMESTAMP
+    watermark: int = MIN_TIMESTAMP
+    failure: JobFailure | None = None
+
+
+class LiveJob:
+    """Runs records one at a time through the source and the window operator.
+
+    A record that `before_watermark` rejects is filtered in front of the generator: it moves no watermark, and its
+    partition becomes idle as if it had not come.
+
+    With `slices` the windows are computed in two phases: each subtask holds its records back in slices, and late is
+    what comes out of it too late. `checkpoints`: the number of records after which one is taken, for each.
+    """
+
+    def __init__(
+        self,
+        strategy: WatermarkStrategy,
+        assigner: WindowAssigner,
+        allowed_lateness: int,
+        before_watermark: Callable[[Record], bool] = lambda record: True,
+        slices: Slices | None = None,
+        checkpoints: Sequence[int] = (),
+    ) -> None:
+        self._before_watermark = before_watermark
+        self._source = Source(strategy, tells_subtasks=slices is not None)
+        self._buffers: list[LocalBuffer[tuple[int, Record]]] | None = None
+        if slices is not None:
+            self._buffers = [LocalBuffer(slices) for _ in strategy.subtasks]
+        self._checkpoints = checkpoints
+        self._operator: WindowOperator[int] = WindowOperator(assigner, allowed_lateness)
+        self.result = JobResult()
+        self._consumed = 0
+        self._clock = 0
+
+    def run(self, records: list[Record], *, until: int | None = None, flush: bool) -> JobResult:
+        """Consume all records, let the timer run until `until` (epoch ms), and end the input if `flush`."""
+        result = self.result
+        for record in records:
+            if not self._consume(record):
+                self._finish_watermarks()
+                return result
+        if until is not None:
+            self._run_timer(until)
+            self._clock = max(self._clock, until)
+        self._take_checkpoint()
+        self._finish_watermarks()
+        if flush:
+            for buffer in self._buffers or ():
+                self._enter_all(buffer.advance(MAX_TIMESTAMP))
+            self._handle(self._source.end_of_input(), final=True)
+            result.watermark = self._operator.watermark
+        return result
+
+    def _finish_watermarks(self) -> None:
+        self.result.partition_watermarks = self._source.partition_watermarks
+        self.result.source_watermark = self._source.watermark
+        self.result.watermark = self._operator.watermark
+
+    def _consume(self, record: Record) -> bool:
+        self._run_timer(record.arrival)
+        self._take_checkpoint()
+        self._clock = record.arrival
+        index = self._consumed
+        result = self.result
+        before = self._operator.watermark
+        if not result.watermarks_before or result.watermarks_before[-1][1] != before:
+            result.watermarks_before.append(RecordWatermark(index, before))
+        self._consumed += 1
+        if not self._before_watermark(record):
+            return True
+        if self._buffers is not None:
+            self._buffers[self._source.subtask_of(record.partition)].add(record.timestamp, (index, record))
+        elif not self._enter(index, record):
+            return False
+        event = Event(record.timestamp, record.arrival, record.marker, record.stream)
+        self._handle(self._source.on_event(record.partition, event))
+        return True
+
+    def _enter(self, index: int, record: Record) -> bool:
+        """Hand a record to the windows; False: the job fails."""
+        result, before = self.result, self._operator.watermark
+        try:
+            firings, late = self._operator.process(record.key, record.timestamp, index)
+        except (MissingTimestampError, MergeTooLateError) as failure:
+            result.failure = JobFailure(At(self._consumed, self._clock), failure.java_class, str(failure))
+            return False
+        result.firings += [(At(self._consumed, self._clock), firing) for firing in firings]
+        if late:
+            result.late.append(RecordWatermark(index, before))
+        return True
+
+    def _enter_all(self, held: Sequence[tuple[int, Record]]) -> None:
+        for index, record in held:
+            self._enter(index, record)
+
+    def _take_checkpoint(self) -> None:
+        if self._buffers is not None and self._consumed in self._checkpoints:
+            for buffer in self._buffers:
+                self._enter_all(buffer.flush())
+
+    def _run_timer(self, until: int) -> None:
+        for tick in self._source.ticks(until):
+            self._clock = tick.time
+            self._handle(tick.signals)
+
+    def _handle(self, signals: Sequence[Signal], *, final: bool = False) -> None:
+        at = At(self._consumed, self._clock)
+        result = self.result
+        for signal in signals:
+            match signal:
+                case SubtaskReached(subtask, watermark):
+                    if self._buffers is not None:
+                        self._enter_all(self._buffers[subtask].advance(watermark))
+                case WatermarkEmitted():
+                    if not final:
+                        result.emissions.append((at, signal))
+                    result.firings += [(at, firing) for firing in self._operator.advance_watermark(signal.watermark)]
+                case StreamStatusChanged():
+                    result.status_changes.append((at, signal))
+                case PartitionStatusChanged():
+                    result.partition_status_changes.append((at, signal))

@@ -1,0 +1,1 @@
+"""Flink's side of the replay: the timeline of a watermark that follows the records of each partition."""

@@ -1,0 +1,1 @@
+"""Files as a history: JSON and CSV lines, Parquet, Avro, ORC, and those that a query reads itself."""

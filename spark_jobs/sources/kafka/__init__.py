@@ -1,0 +1,1 @@
+"""A Kafka topic as a history: its brokers, its offsets, its records."""
