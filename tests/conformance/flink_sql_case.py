@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from spark_jobs.eventtime.durations import parse_duration
 from spark_jobs.eventtime.flink.strategy import WatermarkScope, WatermarkStrategy
 from spark_jobs.eventtime.flink.suppliers import AverageOfLast, Lag
 from spark_jobs.eventtime.flink.two_phases import Slices
@@ -16,6 +17,7 @@ from spark_jobs.eventtime.windows import RegularWindows, SessionWindows
 from tests.conformance.case import Case
 
 FORMAT = "flink-sql-case/1"
+_EMIT = "table.exec.emit."
 
 
 @dataclass(frozen=True)
@@ -37,8 +39,9 @@ class SqlCase(Case):
     @cached_property
     def versions(self) -> list[Version]:
         document = self.document
-        older = document.get("expected_flink_1_20_3", document["expected"])
-        return [Version("2.3.0", document["expected"]), Version("1.20.3", older)]
+        return [
+            Version(name, document.get(f"expected_{name}", document["expected"])) for name in document["flink_versions"]
+        ]
 
     @property
     def windows(self) -> RegularWindows | SessionWindows | WallClockWindows | WallClockSessions:
@@ -72,6 +75,48 @@ class SqlCase(Case):
         if not isinstance(windows, RegularWindows | WallClockWindows) or not self.is_in_two_phases:
             return None
         return Slices.of(windows, flushes_by_offset=version.is_new)
+
+    @property
+    def allowed_lateness(self) -> int:
+        """Late records fire again only with late-fire on: within `allow-lateness`, else the state's time to live."""
+        settings = self.config.get("settings", {})
+        if settings.get(f"{_EMIT}late-fire.enabled") != "true":
+            return 0
+        return parse_duration(settings.get(f"{_EMIT}allow-lateness") or settings["table.exec.state.ttl"])
+
+    def changelog(self, firings: list[tuple[int, int, list[Any]]]) -> list[list[Any]]:
+        """The rows of firings `(at, pane, row)`: each pane takes back the one before."""
+        rows: list[list[Any]] = []
+        before: dict[tuple[Any, ...], list[Any]] = {}
+        for at, pane, row in sorted(firings, key=lambda firing: firing[:2]):
+            identity = tuple(row[:3])
+            if pane:
+                rows.append(["-U", at, *before[identity]])
+            rows.append(["+U" if pane else "+I", at, *row])
+            before[identity] = row
+        return rows
+
+    @property
+    def why_not_replayed(self) -> str:
+        """Why a definition of this job is refused; empty: it is replayed."""
+        config = self.config
+        if config.get("settings", {}).get(f"{_EMIT}early-fire.enabled") == "true":
+            return "early firings come by the job's clock"
+        if not config["watermark_push_down"] and "assigner_interval_ms" in config:
+            return "behind the source the watermark is emitted by its own size"
+        return ""
+
+    def why_lost(self, version: Version) -> str:
+        """Why Flink itself loses records of this job; empty: it does not."""
+        windows = self.windows
+        if self.config["form"] == "group_by" or not isinstance(windows, RegularWindows | WallClockWindows):
+            return ""
+        return Slices.of(windows, flushes_by_offset=version.is_new).why_lost
+
+    @property
+    def is_decided_by_the_log(self) -> bool:
+        """Whether no checkpoint decides, and the windows are those of an instant's or of a wall clock's grid."""
+        return not self.config.get("checkpoints_before") and not isinstance(self.windows, WallClockSessions)
 
     @property
     def is_in_two_phases(self) -> bool:

@@ -13,21 +13,25 @@ def run_sequential(case: SqlCase, version: Version) -> list[list[Any]]:
     job = LiveJob(
         case.sql_strategy(version),
         case.windows,
-        0,
+        case.allowed_lateness,
         slices=case.slices(version),
         checkpoints=case.config.get("checkpoints_before", ()),
     )
     result = job.run(case.records, until=case.clock_end, flush=case.flush)
-    return [
+    return case.changelog(
         [
-            "+I",
-            at.records,
-            firing.key,
-            firing.window.start,
-            firing.window.end,
-            firing.count,
-            sum(case.rows[i][5] for i in firing.elements),
-            sorted(firing.elements),
+            (
+                at.records,
+                firing.pane,
+                [
+                    firing.key,
+                    firing.window.start,
+                    firing.window.end,
+                    firing.count,
+                    sum(case.rows[i][5] for i in firing.elements),
+                    sorted(firing.elements),
+                ],
+            )
+            for at, firing in result.firings
         ]
-        for at, firing in result.firings
-    ]
+    )

@@ -18,7 +18,7 @@ from spark_jobs.eventtime.flink.signals import (
 from spark_jobs.eventtime.flink.source import Source
 from spark_jobs.eventtime.flink.strategy import WatermarkStrategy
 from spark_jobs.eventtime.flink.two_phases import LocalBuffer, Slices
-from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP, MIN_TIMESTAMP
+from spark_jobs.eventtime.timestamps import MIN_TIMESTAMP
 from spark_jobs.eventtime.windows import MissingTimestampError, WindowAssigner
 
 
@@ -133,8 +133,6 @@ class LiveJob:
         self._take_checkpoint()
         self._finish_watermarks()
         if flush:
-            for buffer in self._buffers or ():
-                self._enter_all(buffer.advance(MAX_TIMESTAMP))
             self._handle(self._source.end_of_input(), final=True)
             result.watermark = self._operator.watermark
         return result

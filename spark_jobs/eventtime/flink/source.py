@@ -438,9 +438,17 @@ class Source:
     def _partition_status(self, partial: _PartialWatermark) -> list[Signal]:
         return [PartitionStatusChanged(partial.label, partial.idle)] if partial.has_status else []
 
-    def end_of_input(self) -> list[StreamSignal]:
-        """The bounded input ends: every subtask sends MAX_WATERMARK. The valve drops that of an idle one (rule 15)."""
-        return self._valve.end_of_input()
+    def end_of_input(self) -> list[Signal]:
+        """The bounded input ends: every subtask sends MAX_WATERMARK. The valve drops that of an idle one (rule 15).
+
+        Where subtasks are told apart, they end one after the other, the idle ones last.
+        """
+        if not self._tells_subtasks:
+            return list(self._valve.end_of_input())
+        signals: list[Signal] = []
+        for index in sorted(range(len(self._subtasks)), key=lambda i: self._subtasks[i].idle):
+            signals += self._through_valve(index, [WatermarkEmitted(MAX_TIMESTAMP)])
+        return signals
 
     def subtask_of(self, partition: int) -> int:
         """The number of the subtask that reads a partition."""

@@ -13,7 +13,15 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 from zoneinfo import ZoneInfo
 
-from spark_jobs.eventtime.flink.wall_clock import WallClockWindows, changes_clocks, fires_at, wall_clock
+from spark_jobs.eventtime.durations import HOUR, format_duration
+from spark_jobs.eventtime.flink.wall_clock import (
+    WallClockWindows,
+    changes_clocks,
+    changes_of,
+    fires_at,
+    offset_of,
+    wall_clock,
+)
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP
 from spark_jobs.eventtime.windows import CumulativeWindows, RegularWindows, SlidingWindows, window_start
 
@@ -42,6 +50,19 @@ class Slices:
         elif isinstance(regular, CumulativeWindows):
             step = regular.step
         return cls(step, regular.offset, zone, regular.offset if flushes_by_offset else 0)
+
+    @property
+    def why_lost(self) -> str:
+        """Why Flink itself loses records: buffers are not looked at when a slice ends; empty: it loses none."""
+        if self.zone is None:
+            misses = (self.offset - self.flush_offset) % self.step
+            return "Flink before 2.0 forgets the windows' offset where it empties its buffers" if misses else ""
+        if changes_clocks(self.zone):
+            is_whole = all(offset % HOUR == 0 for offset in changes_of(self.zone))
+            return "" if is_whole else f"Flink takes a change of {self.zone.key}'s clocks for one of an hour"
+        if offset_of(self.zone) % self.step:
+            return f"Flink empties its buffers at full {format_duration(self.step)} of UTC, not of {self.zone.key}"
+        return ""
 
     def end(self, timestamp: int) -> int:
         """The end of the slice that an event time is in, in the wall clock's time."""

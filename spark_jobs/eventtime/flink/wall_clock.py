@@ -35,9 +35,26 @@ def _instant(shown: int, zone: ZoneInfo) -> int:
 
 
 @functools.cache
+def _standing_offsets(zone: ZoneInfo) -> frozenset[int]:
+    """The offsets from UTC (ms) that the zone's standing rule gives."""
+    months = (datetime(_LATER, month, 1, tzinfo=zone) for month in range(1, 13))
+    return frozenset((month.utcoffset() or timedelta(0)) // timedelta(milliseconds=1) for month in months)
+
+
 def changes_clocks(zone: ZoneInfo) -> bool:
     """Whether the zone still changes its clocks each year, by its standing rule (Java's `useDaylightTime`)."""
-    return len({datetime(_LATER, month, 1, tzinfo=zone).utcoffset() for month in range(1, 13)}) > 1
+    return len(_standing_offsets(zone)) > 1
+
+
+def changes_of(zone: ZoneInfo) -> tuple[int, ...]:
+    """By how much the zone changes its clocks (ms)."""
+    least, *others = sorted(_standing_offsets(zone))
+    return tuple(offset - least for offset in others)
+
+
+def offset_of(zone: ZoneInfo) -> int:
+    """The smallest offset from UTC (ms) of the zone's standing rule."""
+    return min(_standing_offsets(zone))
 
 
 def fires_at(last: int, zone: ZoneInfo) -> int:

@@ -2,23 +2,67 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
 
+from spark_jobs.errors import HistoryError
+from spark_jobs.eventtime.flink.strategy import WatermarkStrategy
+from spark_jobs.eventtime.flink.two_phases import Slices
+from spark_jobs.eventtime.ranges import TimeRange
+from spark_jobs.replay.assign import in_window_time
+from spark_jobs.replay.columns import HANDED, PARTITION, PositionColumns, admitted, position_names
+from spark_jobs.replay.deduplication import is_kept
 from spark_jobs.replay.flink.making import TimelineMaker, restarted_timeline
+from spark_jobs.replay.flink.two_phases import Buffers, at_last_ticks, of_subtasks
+from spark_jobs.replay.in_memory_timeline import InMemoryTimeline, nothing_closed
 from spark_jobs.replay.rule_book import RuleBook, TimelineRequest
 from spark_jobs.replay.sessions import SessionWork, ThresholdCells, operate, suspicion
 from spark_jobs.replay.spec import ReplaySpec
-from spark_jobs.replay.timeline import Thresholds, Timeline
+from spark_jobs.replay.timeline import CloseArrays, Thresholds, Timeline
 
 
+@dataclass(frozen=True)
 class FlinkRules(RuleBook):
-    """The golden rules of `tests/golden/flink/README.md`, the timeline as `spark_jobs.replay.flink.making` chooses."""
+    """The golden rules of `tests/golden/flink/README.md`, the timeline as `spark_jobs.replay.flink.making` chooses.
+
+    `slices`: those in which the source subtasks of a Flink SQL job hold records back (`tests/golden/flink_sql`); None:
+    they hold none.
+    """
 
     late_between_windows: ClassVar[bool] = True
 
+    slices: Slices | None = None
+
+    def buffers(self, spec: ReplaySpec) -> Buffers | None:
+        """The subtasks' buffers; None where they change nothing: one subtask alone closes what it has handed on."""
+        if self.slices is None or len(spec.strategy.subtasks) < 2:
+            return None
+        return Buffers(self.slices, spec.strategy)
+
+    def holds_back(self, spec: ReplaySpec) -> bool:
+        return self.buffers(spec) is not None
+
     def timeline(self, spec: ReplaySpec, request: TimelineRequest, thresholds: Thresholds) -> Timeline:
+        whole = self._whole(spec, request, thresholds)
+        buffers = self.buffers(spec)
+        return whole if buffers is None else with_subtasks(whole, buffers, spec, request, thresholds)
+
+    def held_back(self, records: DataFrame, spec: ReplaySpec, timeline: Timeline, span: TimeRange) -> DataFrame:
+        buffers, steps = self.buffers(spec), timeline.steps
+        if buffers is None or steps is None:
+            return records
+        return buffers.handed_on(records, steps, span)
+
+    def comes_before(self, closes: CloseArrays, index: Column, records: DataFrame) -> Column:
+        if position_names(HANDED)[0] not in records.columns:
+            return super().comes_before(closes, index, records)
+        handed = PositionColumns.named(HANDED)
+        return handed.not_after(closes.at_index(index, records)) & is_kept(records)
+
+    def _whole(self, spec: ReplaySpec, request: TimelineRequest, thresholds: Thresholds) -> Timeline:
         if "maker" not in request.kept:
             request.kept["maker"] = TimelineMaker(spec.strategy, request.event_times, request.cache)
         maker: TimelineMaker = request.kept["maker"]
@@ -37,6 +81,44 @@ class FlinkRules(RuleBook):
 
     def operate_sessions(self, members: DataFrame, work: SessionWork) -> tuple[DataFrame, Timeline]:
         return operate(members, work)
+
+
+def with_subtasks(
+    whole: Timeline, buffers: Buffers, spec: ReplaySpec, request: TimelineRequest, thresholds: Thresholds
+) -> Timeline:
+    """The timeline with the steps of each source subtask, and where each hands on what it holds."""
+    steps = of_subtasks(
+        {
+            number: _of_subtask(spec.strategy, subtask, request, thresholds)
+            for number, subtask in enumerate(spec.strategy.subtasks)
+        }
+    )
+    together = whole.steps
+    if together is None:
+        raise HistoryError(
+            "two phases over so many windows",
+            hint="replay a shorter range, or larger windows: the closes of all must fit the driver's memory",
+        )
+    records = in_window_time(admitted(request.records, spec.after_watermark), spec.windows)
+    times = spec.windows.covering(request.event_times)
+    table = replace(at_last_ticks(together, steps), by_subtask=steps, flushes=buffers.flushes(records, steps, times))
+    return replace(whole, table=table)
+
+
+def _of_subtask(
+    strategy: WatermarkStrategy, subtask: tuple[int, ...], request: TimelineRequest, thresholds: Thresholds
+) -> InMemoryTimeline:
+    """The steps of one subtask's own watermark."""
+    if not subtask:
+        return nothing_closed()
+    discovered = tuple((p, at) for p, at in strategy.discovered if p in subtask)
+    own = replace(strategy, partitions=subtask, subtasks=(subtask,), discovered=discovered)
+    maker = TimelineMaker(own, request.event_times, request.cache)
+    records = request.records.where(F.col(PARTITION).isin(*subtask))
+    steps = maker.timeline(records, thresholds, request.processing_time_end).steps
+    if steps is None:
+        raise HistoryError("two phases over so many windows", hint="replay a shorter range, or larger windows")
+    return steps
 
 
 FLINK = FlinkRules()

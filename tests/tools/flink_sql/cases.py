@@ -147,7 +147,7 @@ def of_watermarks() -> Iterator[dict[str, Any]]:
     """What the watermark of a table is: the row with the largest time or the last one, emitted when and by what."""
     yield case(
         "periodic_largest_row", "a larger time before a smaller one between two ticks: 2.3 emits the larger, 1.20 the last",
-        records("A10:59:50 A11:00:10 A11:00:04 @1 A10:59:58 @1"), lag_ms=5000, **periodic(2500),
+        records("A10:59:50 A11:00:10 A11:00:04 @1 A10:59:58 @1"), lag_ms=5000, **periodic(3500),
     )  # fmt: skip
     yield case(
         "per_row_largest_row", "the same rows, a watermark for each",
@@ -221,7 +221,7 @@ CHANGES = {
     "berlin_autumn": ("Europe/Berlin", "2024-10-26T21:10+00:00"),
     "berlin_spring": ("Europe/Berlin", "2024-03-30T22:10+00:00"),
     "new_york_autumn": ("America/New_York", "2024-11-03T03:10+00:00"),
-    "sao_paulo_spring": ("America/Sao_Paulo", "2018-11-04T00:10+00:00"),
+    "shanghai": ("Asia/Shanghai", "2024-03-01T13:10+00:00"),
     "lord_howe_autumn": ("Australia/Lord_Howe", "2024-04-06T12:10+00:00"),
     "kolkata": ("Asia/Kolkata", "2024-03-01T21:10+00:00"),
     "kathmandu": ("Asia/Kathmandu", "2024-03-01T21:10+00:00"),

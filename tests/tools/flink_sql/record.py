@@ -21,7 +21,7 @@ from typing import Any
 from tests.tools.flink_sql.cases import all_cases
 from tests.tools.flink_sql.jobs import job_of
 
-VERSIONS = ("2.3.0", "1.20.3")
+VERSIONS = ("2.3.0", "1.20.3", "1.20.0")
 HERE = Path(__file__).parent
 GOLDEN = Path("tests/golden/flink_sql")
 OPENED = (
@@ -88,14 +88,15 @@ def main() -> None:
     arguments.jars.mkdir(parents=True, exist_ok=True)
     cases = [case for case in all_cases() if not arguments.names or case["name"] in arguments.names]
     jobs = [job_of(case) for case in cases]
-    newer, older = (run(version, arguments.jars, jobs) for version in VERSIONS)
+    newest, *older = ((version, run(version, arguments.jars, jobs)) for version in VERSIONS)
     GOLDEN.mkdir(exist_ok=True)
     for case in cases:
         case["flink_versions"] = list(VERSIONS)
-        case["expected"] = expected_of(newer[case["name"]])
-        other = expected_of(older[case["name"]])
-        if other != case["expected"]:
-            case["expected_flink_1_20_3"] = other
+        case["expected"] = expected_of(newest[1][case["name"]])
+        for version, found in older:
+            other = expected_of(found[case["name"]])
+            if other != case["expected"]:
+                case[f"expected_{version}"] = other
         (GOLDEN / f"{case['name']}.json").write_text(json.dumps(case, separators=(",", ":")) + "\n")
     print(f"{len(cases)} cases")
 

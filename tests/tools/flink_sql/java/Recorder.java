@@ -89,11 +89,9 @@ public class Recorder {
         }
         if (document.get("flush").asBoolean()) {
             Turns.end();
-            cluster.requestJobResult(id).get(60, TimeUnit.SECONDS).toJobExecutionResult(Recorder.class.getClassLoader());
-        } else {
-            cluster.cancelJob(id).get();
-            cluster.requestJobResult(id).get(60, TimeUnit.SECONDS);
         }
+        cluster.cancelJob(id).get();
+        cluster.requestJobResult(id).get(60, TimeUnit.SECONDS);
     }
 
     /** A checkpoint between two records; tries again while some task is not running yet. */

@@ -24,6 +24,7 @@ import java.util.Map;
  */
 public class ScriptOperator extends AbstractStreamOperator<RowData> implements OneInputStreamOperator<Integer, RowData> {
     static final Turns.Step[] step = new Turns.Step[8];
+    static final boolean[] idle = new boolean[8];
 
     private final WatermarkStrategy<RowData> strategy;
     private transient int me;
@@ -37,6 +38,7 @@ public class ScriptOperator extends AbstractStreamOperator<RowData> implements O
     public void open() throws Exception {
         super.open();
         me = getRuntimeContext().getTaskInfo().getIndexOfThisSubtask();
+        idle[me] = false;
         time = new ManualTimeService(Turns.job.clockStart);
         outputs = new HashMap<>();
         if (strategy == null) return;
@@ -48,7 +50,10 @@ public class ScriptOperator extends AbstractStreamOperator<RowData> implements O
                 getClass().getClassLoader(), new Class<?>[] {PushingAsyncDataInput.DataOutput.class}, (proxy, method, args) -> {
                     if (method.getName().equals("emitRecord")) output.collect((StreamRecord<RowData>) args[0]);
                     else if (method.getName().equals("emitWatermark")) output.emitWatermark((Watermark) args[0]);
-                    else if (method.getName().equals("emitWatermarkStatus")) output.emitWatermarkStatus((WatermarkStatus) args[0]);
+                    else if (method.getName().equals("emitWatermarkStatus")) {
+                        idle[me] = ((WatermarkStatus) args[0]).isIdle();
+                        output.emitWatermarkStatus((WatermarkStatus) args[0]);
+                    }
                     else if (method.getDeclaringClass() == Object.class) return 0;
                     return null;
                 });
@@ -76,7 +81,11 @@ public class ScriptOperator extends AbstractStreamOperator<RowData> implements O
     }
 
     @Override
-    public void processWatermark(Watermark w) { if (w.getTimestamp() == Long.MAX_VALUE) output.emitWatermark(w); }
+    public void processWatermark(Watermark w) {
+        if (w.getTimestamp() != Long.MAX_VALUE) return;
+        output.emitWatermark(w);
+        output.emitLatencyMarker(new LatencyMarker(-1 - me, getOperatorID(), me));
+    }
 
     @Override
     public void processWatermarkStatus(WatermarkStatus s) {}

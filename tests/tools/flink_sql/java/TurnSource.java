@@ -46,7 +46,7 @@ public class TurnSource implements Source<Integer, TurnSource.None, Void> {
                     out.collect(step.number);
                     return InputStatus.MORE_AVAILABLE;
                 }
-                return Turns.ended ? InputStatus.END_OF_INPUT : InputStatus.NOTHING_AVAILABLE;
+                return Turns.ended[me] ? InputStatus.END_OF_INPUT : InputStatus.NOTHING_AVAILABLE;
             }
             public List<None> snapshotState(long id) { return Collections.emptyList(); }
             public CompletableFuture<Void> isAvailable() { return Turns.availability(me); }

@@ -20,13 +20,13 @@ final class Turns {
     static Job job;
     static List<Queue<Step>> waiting;
     static List<CompletableFuture<Void>> available;
-    static volatile boolean ended;
+    static volatile boolean[] ended;
     static volatile int consumed;
     static volatile SynchronousQueue<Long> over;
 
     static synchronized void start(Job of) {
         job = of;
-        ended = false;
+        ended = new boolean[of.subtasks.length];
         consumed = 0;
         over = new SynchronousQueue<>();
         waiting = new ArrayList<>();
@@ -48,12 +48,19 @@ final class Turns {
     static synchronized void wake(int subtask) { available.get(subtask).complete(null); }
 
     static synchronized CompletableFuture<Void> availability(int subtask) {
-        if (waiting.get(subtask).isEmpty() && !ended && available.get(subtask).isDone()) available.set(subtask, new CompletableFuture<>());
+        if (waiting.get(subtask).isEmpty() && !ended[subtask] && available.get(subtask).isDone()) available.set(subtask, new CompletableFuture<>());
         return available.get(subtask);
     }
 
-    static void end() {
-        ended = true;
-        for (int i = 0; i < available.size(); i++) wake(i);
+    /** Ends the input of one subtask after the other: the active ones first. */
+    static void end() throws Exception {
+        for (boolean idle : new boolean[] {false, true})
+            for (int i = 0; i < ended.length; i++) {
+                if (ScriptOperator.idle[i] != idle || ended[i]) continue;
+                ended[i] = true;
+                wake(i);
+                Long done = over.poll(60, TimeUnit.SECONDS);
+                if (done == null || done != -1 - i) throw new IllegalStateException("the end of " + i + " is not over, but " + done);
+            }
     }
 }
