@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -28,6 +29,7 @@ def import_flink_sql(
         str | None,
         typer.Option(help="When the live job's source started, as 2024-01-31T10:00:00Z: Flink's ticks begin there."),
     ] = None,
+    flink: Annotated[str | None, typer.Option(help="The live job's version of Flink, as 1.20.3.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite definitions of these names.")] = False,
 ) -> None:
     """Make a definition of each windowed query of a Flink SQL script, with Flink's own parser.
@@ -44,7 +46,7 @@ def import_flink_sql(
     except (OSError, UnicodeDecodeError) as error:
         raise DefinitionError(f"cannot be read: {error}", str(file), "Name a Flink SQL script.") from None
     with FlinkParser() as parser:
-        imported = import_script(text, file.name, parser, timer_start)
+        imported = import_script(text, file.name, parser, timer_start, _version(flink))
     paths = [(_new(directory, definition.name, force), definition) for definition in imported.definitions]
     for path, definition in paths:
         load_pipeline(path, text=definition.text)
@@ -130,6 +132,12 @@ def import_expectations(
         console.print(escape(f"  {note.place}: {note.what}: {note.why}"))
     if not imported.expectations:
         raise typer.Exit(2)
+
+
+def _version(flink: str | None) -> str | None:
+    if flink is not None and not re.fullmatch(r"[0-9]+\.[0-9]+(\.[0-9]+)?", flink):
+        raise DefinitionError(f"--flink: {flink!r}", hint="Write a version, as --flink 1.20.3.")
+    return flink
 
 
 def _new(directory: Path | None, name: str, force: bool) -> Path:

@@ -16,6 +16,7 @@ from spark_jobs.definition.deduplicate import Deduplicate
 from spark_jobs.definition.deployments import Deployment, LiveField, refuse_overlaps, restarts_of
 from spark_jobs.definition.engine import AnyWatermark, Engine, in_words_of_the_engine
 from spark_jobs.definition.fields import Lateness, Refusal, Refusals, Section, as_written, nearest, shown
+from spark_jobs.definition.flink_sql import FlinkSql, refuse_other_jobs
 from spark_jobs.definition.history import FilesHistory
 from spark_jobs.definition.kafka import KafkaHistory, StitchedHistory
 from spark_jobs.definition.kafka_streams import StreamsEmission, StreamsWatermark, short_retention
@@ -52,7 +53,7 @@ _NO_RESULT = {
 _ADDED = {
     "arrival_earliest": None, "arrival_latest": None, "ahead": parse_duration(AHEAD), "schema_id": None,
     "envelope": None, "registry": None, "format": None, "gaps": "refuse", "trigger": None, "discovered": {},
-    "no_data_batches": True, "reader": None,
+    "no_data_batches": True, "reader": None, "flink_sql": None,
 }  # fmt: skip
 """Fields that came later, and the values with which a definition is the one that it was."""
 
@@ -127,6 +128,11 @@ class Pipeline(Section):
         description="Output mode of a Structured Streaming query: append (a row when a window closes), update (a row "
         "for each batch that it took a record in) or complete.",
         examples=["append"],
+    )
+    flink_sql: FlinkSql | None = Field(
+        default=None,
+        description="The live job is a query of Flink SQL; left out: a DataStream job.",
+        examples=["{aggregation: auto}"],
     )
     emission: StreamsEmission | None = Field(
         default=None,
@@ -304,6 +310,14 @@ class Pipeline(Section):
         if refusal is not None:
             raise refusal
         return self
+
+    @field_validator("flink_sql")
+    @classmethod
+    def _is_of_flink(cls, section: FlinkSql | None, info: ValidationInfo) -> FlinkSql | None:
+        known = [info.data.get(name) for name in ("window", "watermark", "history")]
+        if section is not None and all(one is not None for one in known):
+            refuse_other_jobs(section, *known)
+        return section
 
     @property
     def has_files_of_query(self) -> bool:

@@ -108,7 +108,7 @@ Partitions = Annotated[
         }
     ),
 ]
-Subtasks = tuple[Annotated[tuple[PartitionId, ...], Field(min_length=1)], ...]
+Subtasks = tuple[tuple[PartitionId, ...], ...]
 
 
 class Watermark(Section):
@@ -179,7 +179,8 @@ class Watermark(Section):
     )
     subtasks: Annotated[Subtasks, Field(min_length=1)] | None = Field(
         None,
-        description="The partitions that each source subtask reads; left out, one subtask reads all.",
+        description="The partitions that each source subtask reads; left out, one subtask reads all. One without "
+        "partitions holds the watermark until it is idle.",
         examples=[[[0, 1], [2]]],
     )
     partitions: Partitions | None = Field(
@@ -313,6 +314,11 @@ class Watermark(Section):
         if isinstance(version, str) and not _VERSION.fullmatch(version.strip()):
             raise Refusal(f"{shown(version)} is not a Flink version", 'write one like "2.3" or "1.20.3"')
         return version.strip() if isinstance(version, str) else version
+
+    @property
+    def is_since_2(self) -> bool:
+        """Whether the job runs on Flink 2.0 or later."""
+        return int(self.flink.split(".")[0]) >= 2
 
     @property
     def supplier(self) -> GeneratorSupplier:

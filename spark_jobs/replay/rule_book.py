@@ -139,6 +139,10 @@ class RuleBook(ABC):
         soon = F.col(ARRIVAL) - F.lit(closes.least_delay) < F.col(EVENT_TIME)
         return F.call_function("if", soon, F.lit(True), looked_up) & is_kept(records)
 
+    def is_undecided(self, closes: CloseArrays, index: Column, records: DataFrame) -> Column | None:
+        """Whether only the job's own moment decides if a record comes before the close of its window; None: never."""
+        return None
+
     def session_records(self, records: DataFrame, spec: ReplaySpec) -> DataFrame:
         """The records that can be in a session, of those with `rw_ts` and `rw_end`, their own session's bounds."""
         return records

@@ -194,7 +194,9 @@ def _group_by_window(
 def _classify(placed: DataFrame, spec: ReplaySpec, lookup: CloseLookup, band: Band | None) -> DataFrame:
     """Add `rw_fits` (not dropped), with a lateness `rw_in_time` (not late at all), with a band `rw_undecided`."""
     if band is not None:
-        placed = placed.withColumn(_UNDECIDED, band.undecided(lookup.at_cleanup, F.col(INDEX), placed))
+        undecided = band.undecided(lookup.at_cleanup, F.col(INDEX), placed)
+        own = spec.rules.is_undecided(lookup.at_cleanup, F.col(INDEX), placed)
+        placed = placed.withColumn(_UNDECIDED, undecided if own is None else undecided | own)
     index, comes_before = F.col(INDEX), spec.rules.comes_before
     fits = comes_before(lookup.at_cleanup, index, placed)
     if spec.allowed_lateness == 0:

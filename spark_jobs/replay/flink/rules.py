@@ -13,7 +13,15 @@ from spark_jobs.eventtime.flink.strategy import WatermarkStrategy
 from spark_jobs.eventtime.flink.two_phases import Slices
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.replay.assign import in_window_time
-from spark_jobs.replay.columns import HANDED, PARTITION, PositionColumns, admitted, position_names
+from spark_jobs.replay.columns import (
+    ARRIVAL,
+    HANDED,
+    PARTITION,
+    PositionColumns,
+    admitted,
+    position_names,
+    record_position,
+)
 from spark_jobs.replay.deduplication import is_kept
 from spark_jobs.replay.flink.making import TimelineMaker, restarted_timeline
 from spark_jobs.replay.flink.two_phases import Buffers, at_last_ticks, of_subtasks
@@ -29,12 +37,13 @@ class FlinkRules(RuleBook):
     """The golden rules of `tests/golden/flink/README.md`, the timeline as `spark_jobs.replay.flink.making` chooses.
 
     `slices`: those in which the source subtasks of a Flink SQL job hold records back (`tests/golden/flink_sql`); None:
-    they hold none.
+    they hold none. `checkpoint_interval` (ms): at least so often they hand on all that they hold; None: not known.
     """
 
     late_between_windows: ClassVar[bool] = True
 
     slices: Slices | None = None
+    checkpoint_interval: int | None = None
 
     def buffers(self, spec: ReplaySpec) -> Buffers | None:
         """The subtasks' buffers; None where they change nothing: one subtask alone closes what it has handed on."""
@@ -59,8 +68,18 @@ class FlinkRules(RuleBook):
     def comes_before(self, closes: CloseArrays, index: Column, records: DataFrame) -> Column:
         if position_names(HANDED)[0] not in records.columns:
             return super().comes_before(closes, index, records)
-        handed = PositionColumns.named(HANDED)
-        return handed.not_after(closes.at_index(index, records)) & is_kept(records)
+        close, handed = closes.at_index(index, records), PositionColumns.named(HANDED)
+        in_time = handed.not_after(close)
+        if self.checkpoint_interval is not None:  # one was taken between the record and the close
+            waited = close.arrival - F.col(ARRIVAL) > F.lit(self.checkpoint_interval)
+            in_time = in_time | (record_position(records).not_after(close) & waited)
+        return in_time & is_kept(records)
+
+    def is_undecided(self, closes: CloseArrays, index: Column, records: DataFrame) -> Column | None:
+        if position_names(HANDED)[0] not in records.columns:
+            return None
+        in_time = record_position(records).not_after(closes.at_index(index, records))
+        return in_time & ~self.comes_before(closes, index, records)
 
     def _whole(self, spec: ReplaySpec, request: TimelineRequest, thresholds: Thresholds) -> Timeline:
         if "maker" not in request.kept:

@@ -1,11 +1,11 @@
 """Two phases of Flink SQL, set by set: at which position a subtask hands each record on.
 
-The rule is in `spark_jobs.eventtime.flink.two_phases`. By inversion, with C_s(x) the position at which the own watermark
-of subtask s reaches x, and slices that end on the grid at which buffers are looked at:
+The rule is in `spark_jobs.eventtime.flink.two_phases`. By inversion, with C_s(x) the position at which the own
+watermark of subtask s reaches x, and slices that end on the grid at which buffers are looked at:
 
-    behind    C_s(e - 1) < r            the slice of the record at position r ended before, by its own subtask's watermark
-    handed on the first C_s(b) >= r     over all slice ends b: the next one that the subtask reaches
-    on time   handed on <= C(x)         a subtask hands on before it forwards the watermark
+    behind     C_s(e - 1) < r           the slice of the record at r ended before, by its own subtask's watermark
+    handed on  the first C_s(b) >= r    over all slice ends b: the next one that the subtask reaches
+    on time    handed on <= C(x)        a subtask hands on before it forwards the watermark
 
 A record that is not behind is handed on when its subtask reaches its slice's end, or sooner. While every subtask is
 active that is before C(x), so it needs no look-up. With an idle timeout it may not be: then a subtask hands on at each
@@ -82,11 +82,7 @@ def _numbered(positions: np.ndarray) -> InMemoryTimeline:
 
 @dataclass(frozen=True)
 class Buffers:
-    """The buffers of all subtasks: their slices, and what is known of each subtask.
-
-    `waits_for_any`: a record may be handed on later than its own subtask's watermark reaches its slice's end only if the
-    record is behind; with an idle timeout any record may.
-    """
+    """The buffers of all subtasks."""
 
     slices: Slices
     strategy: WatermarkStrategy
