@@ -53,7 +53,7 @@ _NO_RESULT = {
 _ADDED = {
     "arrival_earliest": None, "arrival_latest": None, "ahead": parse_duration(AHEAD), "schema_id": None,
     "envelope": None, "registry": None, "format": None, "gaps": "refuse", "trigger": None, "discovered": {},
-    "no_data_batches": True, "reader": None, "flink_sql": None,
+    "no_data_batches": True, "reader": None,
 }  # fmt: skip
 """Fields that came later, and the values with which a definition is the one that it was."""
 
@@ -414,7 +414,7 @@ class Pipeline(Section):
         )
         if self.engine is Engine.FLINK:  # as every definition was before there were others
             del content["engine"], content["output_mode"], content["emission"]
-        for name in ("deduplicate", "lookup"):
+        for name in ("deduplicate", "lookup", "flink_sql"):
             if content[name] is None:
                 del content[name]
         if self.window.type == "session" and self.window.time_zone is None:  # it came later

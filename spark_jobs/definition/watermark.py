@@ -260,6 +260,8 @@ class Watermark(Section):
     @classmethod
     def _subtasks_share_nothing(cls, subtasks: Subtasks | None) -> Subtasks | None:
         _refuse_repeated(tuple(partition for subtask in subtasks or () for partition in subtask), "partition")
+        if subtasks is not None and not any(subtasks):
+            raise Refusal("no subtask reads a partition", "write those that each reads, like `[[0, 1], [2]]`")
         return subtasks
 
     @field_validator("partitions")

@@ -87,9 +87,13 @@ def of_phases() -> Iterator[dict[str, Any]]:
         for kind in ("tumble", "hop", "session"):
             name = f"phases_{strategy.lower()}_group_by_{kind}"
             yield case(
-                name, f"GROUP BY: {note}", records(BEHIND),
-                window=WINDOWS[kind], agg_phase_strategy=strategy, form="group_by",
-            )  # fmt: skip
+                name,
+                f"GROUP BY: {note}",
+                records(BEHIND),
+                window=WINDOWS[kind],
+                agg_phase_strategy=strategy,
+                form="group_by",
+            )
     for place, what in ((2, "before the record: nothing to flush"), (3, "between: flushed"), (4, "behind: too late")):
         yield case(f"checkpoint_{place}", f"a checkpoint {what}", records(BEHIND), checkpoints_before=[place])
     yield case("phases_open", "no end of input", records(BEHIND), end_of_input="none")
@@ -121,91 +125,136 @@ def of_phases() -> Iterator[dict[str, Any]]:
     )
     yield case("phases_delay", "a delay of 5 minutes", records("B10:50 A11:15 A10:30 A11:04 B11:06"), lag_ms=5 * MINUTE)
     yield case(
-        "phases_hop_partly", "HOP: late for the window that closed, in time for the others",
-        records("B10:50 A11:05 A10:45 B11:02 A11:20 B11:21"), window=HOP,
-    )  # fmt: skip
+        "phases_hop_partly",
+        "HOP: late for the window that closed, in time for the others",
+        records("B10:50 A11:05 A10:45 B11:02 A11:20 B11:21"),
+        window=HOP,
+    )
     yield case(
-        "phases_cumulate_partly", "CUMULATE: late for the window that closed, in time for the longer ones",
-        records("B10:10 A10:20 A10:05 B10:18 A10:31 B10:50 A11:00 B11:05"), window=CUMULATE,
-    )  # fmt: skip
+        "phases_cumulate_partly",
+        "CUMULATE: late for the window that closed, in time for the longer ones",
+        records("B10:10 A10:20 A10:05 B10:18 A10:31 B10:50 A11:00 B11:05"),
+        window=CUMULATE,
+    )
     yield case(
-        "phases_three_subtasks", "the minimum waits for the third subtask",
+        "phases_three_subtasks",
+        "the minimum waits for the third subtask",
         records("B10:50 C10:55 A11:05 A10:30 B11:02 A12:01 C11:03"),
-    )  # fmt: skip
+    )
     yield case(
-        "phases_offset", "the table function's offset shifts the slice ends",
+        "phases_offset",
+        "the table function's offset shifts the slice ends",
         records("B10:06 A10:07 A11:04 A11:08 B11:03 B11:09 A12:00 B12:06"),
         window={**TUMBLE, "offset_ms": 5 * MINUTE},
-    )  # fmt: skip
+    )
     yield case(
-        "phases_offset_one_subtask", "an offset, one subtask", records("A10:06 A10:50 A11:04 A11:08 A12:00 A12:06"),
+        "phases_offset_one_subtask",
+        "an offset, one subtask",
+        records("A10:06 A10:50 A11:04 A11:08 A12:00 A12:06"),
         window={**TUMBLE, "offset_ms": 5 * MINUTE},
-    )  # fmt: skip
+    )
 
 
 def of_watermarks() -> Iterator[dict[str, Any]]:
     """What the watermark of a table is: the row with the largest time or the last one, emitted when and by what."""
     yield case(
-        "periodic_largest_row", "a larger time before a smaller one between two ticks: 2.3 emits the larger, 1.20 the last",
-        records("A10:59:50 A11:00:10 A11:00:04 @1 A10:59:58 @1"), lag_ms=5000, **periodic(3500),
-    )  # fmt: skip
+        "periodic_largest_row",
+        "a larger time before a smaller one between two ticks: 2.3 emits the larger, 1.20 the last",
+        records("A10:59:50 A11:00:10 A11:00:04 @1 A10:59:58 @1"),
+        lag_ms=5000,
+        **periodic(3500),
+    )
     yield case(
-        "per_row_largest_row", "the same rows, a watermark for each",
-        records("A10:59:50 A11:00:10 A11:00:04 A10:59:58"), lag_ms=5000,
-    )  # fmt: skip
+        "per_row_largest_row",
+        "the same rows, a watermark for each",
+        records("A10:59:50 A11:00:10 A11:00:04 A10:59:58"),
+        lag_ms=5000,
+    )
     yield case(
-        "watermark_equals_row", "the watermark is the expression's value: a row with this time is late for nothing",
-        records("A10:59 A11:00 A10:59:59 A11:01"), lag_ms=0,
-    )  # fmt: skip
+        "watermark_equals_row",
+        "the watermark is the expression's value: a row with this time is late for nothing",
+        records("A10:59 A11:00 A10:59:59 A11:01"),
+        lag_ms=0,
+    )
     yield case(
-        "watermark_last_millisecond", "a watermark of the window's last millisecond closes it",
+        "watermark_last_millisecond",
+        "a watermark of the window's last millisecond closes it",
         [*records("A10:59"), [0, 1, START + 9000, "k", at("11:00") - 1, 2], [0, 2, START + 9500, "k", at("10:58"), 3]],
-    )  # fmt: skip
+    )
     for push_down in (True, False):
         name = "push_down" if push_down else "behind"
         note = "in the source: the minimum of its partitions" if push_down else "behind the source: one for the subtask"
         yield case(
-            f"watermark_{name}_partitions", note, records("B10:20 A11:05 B10:30 B11:02"), subtasks=[[0, 1]],
+            f"watermark_{name}_partitions",
+            note,
+            records("B10:20 A11:05 B10:30 B11:02"),
+            subtasks=[[0, 1]],
             watermark_push_down=push_down,
-        )  # fmt: skip
+        )
         yield case(
-            f"watermark_{name}_subtasks", f"{note}; two subtasks", records("B10:50 A11:05 A10:30 B11:02 C11:01 C10:40"),
-            subtasks=[[0], [1, 2]], watermark_push_down=push_down,
-        )  # fmt: skip
+            f"watermark_{name}_subtasks",
+            f"{note}; two subtasks",
+            records("B10:50 A11:05 A10:30 B11:02 C11:01 C10:40"),
+            subtasks=[[0], [1, 2]],
+            watermark_push_down=push_down,
+        )
     yield case(
-        "watermark_behind_interval", "behind the source it is emitted once it rises by more than the interval",
-        records("A10:59:50 A11:00:02 A10:59:59 A11:00:40 A10:59:58"), watermark_push_down=False,
+        "watermark_behind_interval",
+        "behind the source it is emitted once it rises by more than the interval",
+        records("A10:59:50 A11:00:02 A10:59:59 A11:00:40 A10:59:58"),
+        watermark_push_down=False,
         assigner_interval_ms=30_000,
-    )  # fmt: skip
+    )
     yield case(
         "empty_subtask", "more subtasks than partitions: nothing closes", records("A10:10 A11:20"), subtasks=[[0], []]
     )
     yield case(
-        "empty_partition", "a partition without rows holds the watermark back", records("A10:10 A11:20"),
-        partitions=2, subtasks=[[0, 1]], end_of_input="none",
-    )  # fmt: skip
+        "empty_partition",
+        "a partition without rows holds the watermark back",
+        records("A10:10 A11:20"),
+        partitions=2,
+        subtasks=[[0, 1]],
+        end_of_input="none",
+    )
 
 
 def of_idleness() -> Iterator[dict[str, Any]]:
     """Idle subtasks, and what lies in their buffers."""
     for strategy in ("AUTO", "ONE_PHASE"):
         yield case(
-            f"idle_subtask_{strategy.lower()}", "a subtask becomes idle with a record in its buffer; the others close the window",
-            records("A10:30 B10:50 @3 B11:05 @1 A11:10 B11:20"), idleness_ms=1000, agg_phase_strategy=strategy, **periodic(200),
-        )  # fmt: skip
+            f"idle_subtask_{strategy.lower()}",
+            "a subtask becomes idle with a record in its buffer; the others close the window",
+            records("A10:30 B10:50 @3 B11:05 @1 A11:10 B11:20"),
+            idleness_ms=1000,
+            agg_phase_strategy=strategy,
+            **periodic(200),
+        )
         yield case(
-            f"idle_partition_{strategy.lower()}", "a partition becomes idle, its subtask stays active",
+            f"idle_partition_{strategy.lower()}",
+            "a partition becomes idle, its subtask stays active",
             records("A10:30 B10:50 C10:55 @0.5 C10:56 @0.6 C10:57 @0.6 B11:05 C11:10 @0.6 A11:10 @1 B11:20"),
-            subtasks=[[0, 2], [1]], idleness_ms=1000, agg_phase_strategy=strategy, **periodic(200),
-        )  # fmt: skip
+            subtasks=[[0, 2], [1]],
+            idleness_ms=1000,
+            agg_phase_strategy=strategy,
+            **periodic(200),
+        )
         yield case(
-            f"idle_all_{strategy.lower()}", "all are idle, then one comes back", records("A10:30 B10:50 @9 A10:40 A11:01 B11:02"),
-            idleness_ms=1000, agg_phase_strategy=strategy, **periodic(200),
-        )  # fmt: skip
+            f"idle_all_{strategy.lower()}",
+            "all are idle, then one comes back",
+            records("A10:30 B10:50 @9 A10:40 A11:01 B11:02"),
+            idleness_ms=1000,
+            agg_phase_strategy=strategy,
+            **periodic(200),
+        )
         yield case(
-            f"idle_empty_subtask_{strategy.lower()}", "an empty subtask holds the watermark until it is idle",
-            records("A10:10 A11:20 @5 A11:30 A12:10"), subtasks=[[0], []], idleness_ms=1000, agg_phase_strategy=strategy, **periodic(200),
-        )  # fmt: skip
+            f"idle_empty_subtask_{strategy.lower()}",
+            "an empty subtask holds the watermark until it is idle",
+            records("A10:10 A11:20 @5 A11:30 A12:10"),
+            subtasks=[[0], []],
+            idleness_ms=1000,
+            agg_phase_strategy=strategy,
+            **periodic(200),
+        )
 
 
 def instants(first: str, minutes: list[int], partitions: int = 1) -> list[list[Any]]:
@@ -247,20 +296,33 @@ def of_zones() -> Iterator[dict[str, Any]]:
             if zone not in ("Europe/Berlin", "Asia/Kolkata") and kind in ("half_hour", "ninety", "cumulate"):
                 continue
             yield case(
-                f"zone_{change}_{kind}", f"{kind} in {zone}", instants(first, steady),
-                window=window, time="TIMESTAMP_LTZ", time_zone=zone, lag_ms=MINUTE,
-            )  # fmt: skip
+                f"zone_{change}_{kind}",
+                f"{kind} in {zone}",
+                instants(first, steady),
+                window=window,
+                time="TIMESTAMP_LTZ",
+                time_zone=zone,
+                lag_ms=MINUTE,
+            )
         for strategy, form in (("AUTO", "table_function"), ("ONE_PHASE", "table_function"), ("AUTO", "group_by")):
             suffix = f"{strategy.lower()}_{form}"
             yield case(
-                f"zone_{change}_late_{suffix}", f"late records and two subtasks in {zone}", instants(first, shuffled, 2),
-                time="TIMESTAMP_LTZ", time_zone=zone, agg_phase_strategy=strategy, form=form,
-            )  # fmt: skip
+                f"zone_{change}_late_{suffix}",
+                f"late records and two subtasks in {zone}",
+                instants(first, shuffled, 2),
+                time="TIMESTAMP_LTZ",
+                time_zone=zone,
+                agg_phase_strategy=strategy,
+                form=form,
+            )
     for form in ("table_function", "group_by"):
         yield case(
-            f"zone_none_{form}", "TIMESTAMP has no zone: that of the session changes nothing",
-            instants("2024-10-26T21:10+00:00", steady), time_zone="Europe/Berlin", form=form,
-        )  # fmt: skip
+            f"zone_none_{form}",
+            "TIMESTAMP has no zone: that of the session changes nothing",
+            instants("2024-10-26T21:10+00:00", steady),
+            time_zone="Europe/Berlin",
+            form=form,
+        )
 
 
 EMIT = "table.exec.emit."
@@ -284,9 +346,13 @@ def of_emission() -> Iterator[dict[str, Any]]:
     for name, chosen in settings.items():
         for kind in ("tumble", "hop", "session"):
             yield case(
-                f"emit_{name}_group_by_{kind}", f"{kind} in GROUP BY with {dict(chosen) or 'no setting'}", late,
-                form="group_by", settings=dict(chosen), window=WINDOWS[kind],
-            )  # fmt: skip
+                f"emit_{name}_group_by_{kind}",
+                f"{kind} in GROUP BY with {dict(chosen) or 'no setting'}",
+                late,
+                form="group_by",
+                settings=dict(chosen),
+                window=WINDOWS[kind],
+            )
     yield case(
         "emit_late_fire_table_function", "table functions take no notice", late, settings={**lateness, **on_late}
     )

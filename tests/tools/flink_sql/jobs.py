@@ -58,7 +58,7 @@ def table_of(config: dict[str, Any]) -> str:
 
 
 def query_of(config: dict[str, Any]) -> str:
-    """The windowed query: key, bounds, count, sum of the values, and the records that are in the row as bits of `mark`."""
+    """The windowed query: key, bounds, count, sum, and the records that are in the row as bits of `mark`."""
     values = "COUNT(*), SUM(v), SUM(mark)"
     if config["form"] == "group_by":
         call = _group_window(config["window"])
