@@ -69,7 +69,7 @@ class FlinkRules(RuleBook):
         if position_names(HANDED)[0] not in records.columns:
             return super().comes_before(closes, index, records)
         close, handed = closes.at_index(index, records), PositionColumns.named(HANDED)
-        in_time = handed.not_after(close)
+        in_time = F.coalesce(handed.not_after(close), F.lit(False))
         if self.checkpoint_interval is not None:  # one was taken between the record and the close
             waited = close.arrival - F.col(ARRIVAL) > F.lit(self.checkpoint_interval)
             in_time = in_time | (record_position(records).not_after(close) & waited)
@@ -106,12 +106,9 @@ def with_subtasks(
     whole: Timeline, buffers: Buffers, spec: ReplaySpec, request: TimelineRequest, thresholds: Thresholds
 ) -> Timeline:
     """The timeline with the steps of each source subtask, and where each hands on what it holds."""
-    steps = of_subtasks(
-        {
-            number: _of_subtask(spec.strategy, subtask, request, thresholds)
-            for number, subtask in enumerate(spec.strategy.subtasks)
-        }
-    )
+    found = [_of_subtask(spec.strategy, subtask, request, thresholds) for subtask in spec.strategy.subtasks]
+    steps = of_subtasks({number: own for number, (own, _) in enumerate(found)})
+    idle = {number for number, (_, is_idle) in enumerate(found) if is_idle}
     together = whole.steps
     if together is None:
         raise HistoryError(
@@ -120,24 +117,27 @@ def with_subtasks(
         )
     records = in_window_time(admitted(request.records, spec.after_watermark), spec.windows)
     times = spec.windows.covering(request.event_times)
-    table = replace(at_last_ticks(together, steps), by_subtask=steps, flushes=buffers.flushes(records, steps, times))
+    table = replace(
+        at_last_ticks(together, steps), by_subtask=steps, flushes=buffers.flushes(records, steps, times, idle)
+    )
     return replace(whole, table=table)
 
 
 def _of_subtask(
     strategy: WatermarkStrategy, subtask: tuple[int, ...], request: TimelineRequest, thresholds: Thresholds
-) -> InMemoryTimeline:
-    """The steps of one subtask's own watermark."""
+) -> tuple[InMemoryTimeline, bool]:
+    """The steps of one subtask's own watermark, and whether it is idle at the end."""
     if not subtask:
-        return nothing_closed()
+        return nothing_closed(), True
     discovered = tuple((p, at) for p, at in strategy.discovered if p in subtask)
     own = replace(strategy, partitions=subtask, subtasks=(subtask,), discovered=discovered)
     maker = TimelineMaker(own, request.event_times, request.cache)
     records = request.records.where(F.col(PARTITION).isin(*subtask))
-    steps = maker.timeline(records, thresholds, request.processing_time_end).steps
+    timeline = maker.timeline(records, thresholds, request.processing_time_end)
+    steps = timeline.steps
     if steps is None:
         raise HistoryError("two phases over so many windows", hint="replay a shorter range, or larger windows")
-    return steps
+    return steps, not timeline.flushes
 
 
 FLINK = FlinkRules()

@@ -14,7 +14,7 @@ position that some record needs, and each record goes with the first one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -68,15 +68,11 @@ def at_last_ticks(whole: InMemoryTimeline, steps: Mapping[int, InMemoryTimeline]
     return InMemoryTimeline(x_from, positions)
 
 
-def flush_positions(steps: InMemoryTimeline) -> InMemoryTimeline:
-    """Where a subtask hands on what is due: each position at which its watermark reaches another slice end."""
-    positions = np.unique(steps.positions, axis=0)
-    return _numbered(positions)
-
-
-def _numbered(positions: np.ndarray) -> InMemoryTimeline:
-    never = np.full((1, 3), NEVER, dtype=np.int64)
-    kept = np.concatenate([positions[positions[:, 0] < NEVER], never])
+def _numbered(positions: np.ndarray, *, ends: bool) -> InMemoryTimeline:
+    """The positions in order; `NEVER` is the last where the end of input hands on the rest."""
+    distinct = np.unique(positions[positions[:, 0] < NEVER], axis=0)
+    never = np.full((int(ends), 3), NEVER, dtype=np.int64)
+    kept = np.concatenate([distinct, never])
     return InMemoryTimeline(np.arange(len(kept), dtype=np.int64), kept)
 
 
@@ -117,10 +113,14 @@ class Buffers:
         )
 
     def flushes(
-        self, records: DataFrame, steps: Mapping[int, InMemoryTimeline], span: TimeRange
+        self, records: DataFrame, steps: Mapping[int, InMemoryTimeline], span: TimeRange, idle: Collection[int]
     ) -> Mapping[int, InMemoryTimeline]:
-        """Where each subtask hands on: with an idle timeout only where some of all these records needs it."""
-        due = {number: flush_positions(own) for number, own in steps.items()}
+        """Where each subtask hands on what is due: where its watermark reaches another slice end.
+
+        With an idle timeout only where some of all these records needs it. Those that are `idle` at the end of input
+        hand on the rest when all has closed.
+        """
+        due = {number: _numbered(own.positions, ends=number not in idle) for number, own in steps.items()}
         if not self.may_be_idle:
             return due
         known = InMemoryTimeline(np.empty(0, np.int64), np.empty((0, 3), np.int64), by_subtask=steps)
@@ -135,7 +135,7 @@ class Buffers:
         rows = placed.select(self._subtask().alias("subtask"), *needed).distinct().toArrow()
         numbers = rows.column("subtask").to_numpy()
         positions = np.stack([rows.column(part).to_numpy() for part in _PARTS], axis=1)
-        return {number: _numbered(np.unique(positions[numbers == number], axis=0)) for number in steps}
+        return {number: _numbered(positions[numbers == number], ends=number not in idle) for number in steps}
 
     def _subtask(self) -> Column:
         """The number of the subtask that reads a record's partition."""
@@ -181,7 +181,7 @@ class Buffers:
             flagged, F.when(F.col(_BEHIND), F.col(ARRIVAL)), start, end, table,
             group=self._subtask(), groups=groups, fits=fits, how="left",
         )  # fmt: skip
-        firsts = {number: own.positions[0] for number, own in flushes.items()}
+        firsts = {number: own.positions for number, own in flushes.items()}
         return placed.drop(*position_names("rw_after")).withColumns(
             {
                 name: F.coalesce(F.col(name), self._outside(own, firsts, part))
@@ -189,19 +189,26 @@ class Buffers:
             }
         )
 
-    def _outside(self, own: PositionColumns, firsts: Mapping[int, np.ndarray], part: int) -> Column:
-        """Of a record in no range: the first position of all, if it comes before that one, else `NEVER`."""
-        found = F.lit(NEVER)
-        for number, first in firsts.items():
-            position = PositionColumns(*(F.lit(int(value)) for value in first))
-            is_before = (self._subtask() == F.lit(number)) & own.not_after(position)
-            found = F.when(is_before, F.lit(int(first[part]))).otherwise(found)
+    def _outside(self, own: PositionColumns, positions: Mapping[int, np.ndarray], part: int) -> Column:
+        """Of a record in no range: the first position of all, if it comes before that one, else the end of input.
+
+        Null where the end of input comes too late.
+        """
+        found = F.lit(None).cast("bigint")
+        for number, one in positions.items():
+            if not len(one):
+                continue
+            first = PositionColumns(*(F.lit(int(value)).cast("bigint") for value in one[0]))
+            last = F.lit(NEVER if one[-1, 0] == NEVER else None).cast("bigint")
+            own_last = F.when(own.not_after(first), first.parts[part]).otherwise(last)
+            found = F.when(self._subtask() == F.lit(number), own_last).otherwise(found)
         return found
 
 
 def _between(group: int, positions: np.ndarray) -> dict[str, np.ndarray]:
-    """The ranges between neighbours, as arrivals; the last, `NEVER`, has none."""
-    after, until = positions[:-2], positions[1:-1]
+    """The ranges between neighbours, as arrivals; up to `NEVER` there is none."""
+    real = positions[positions[:, 0] < NEVER]
+    after, until = real[:-1], real[1:]
     return {
         "start": after[:, 0],
         "end": until[:, 0] + 1,

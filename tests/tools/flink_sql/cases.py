@@ -52,7 +52,7 @@ def at(text: str) -> int:
 
 
 def records(script: str, every: int = 1000) -> list[list[Any]]:
-    """`A10:50 B11:05/x @30`: partition, time, key (`k` where it says none); `@` moves processing time on, in seconds."""
+    """`A10:50 B11:05/x @30`: partition, time, key (`k` where it says none); `@`: seconds of processing time."""
     rows: list[list[Any]] = []
     arrival = START
     for word in script.split():

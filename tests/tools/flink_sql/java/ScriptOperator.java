@@ -6,14 +6,15 @@ import org.apache.flink.runtime.metrics.groups.UnregisteredMetricGroups;
 import org.apache.flink.streaming.api.operators.AbstractStreamOperator;
 import org.apache.flink.streaming.api.operators.OneInputStreamOperator;
 import org.apache.flink.streaming.api.operators.source.TimestampsAndWatermarks;
-import org.apache.flink.streaming.api.operators.util.PausableRelativeClock;
 import org.apache.flink.streaming.api.watermark.Watermark;
 import org.apache.flink.streaming.runtime.io.PushingAsyncDataInput;
 import org.apache.flink.streaming.runtime.streamrecord.LatencyMarker;
 import org.apache.flink.streaming.runtime.streamrecord.StreamRecord;
 import org.apache.flink.streaming.runtime.watermarkstatus.WatermarkStatus;
 import org.apache.flink.table.data.RowData;
+import java.lang.reflect.Method;
 import java.lang.reflect.Proxy;
+import java.util.Arrays;
 import java.util.HashMap;
 import java.util.Map;
 
@@ -42,9 +43,7 @@ public class ScriptOperator extends AbstractStreamOperator<RowData> implements O
         time = new ManualTimeService(Turns.job.clockStart);
         outputs = new HashMap<>();
         if (strategy == null) return;
-        TimestampsAndWatermarks<RowData> logic = TimestampsAndWatermarks.createProgressiveEventTimeLogic(
-                strategy, new UnregisteredMetricsGroup(), time, Turns.job.interval, new PausableRelativeClock(time.getClock()),
-                time.getClock(), UnregisteredMetricGroups.createUnregisteredTaskMetricGroup().getIOMetricGroup());
+        TimestampsAndWatermarks<RowData> logic = logic();
         logic.startPeriodicWatermarkEmits();
         PushingAsyncDataInput.DataOutput<RowData> out = (PushingAsyncDataInput.DataOutput<RowData>) Proxy.newProxyInstance(
                 getClass().getClassLoader(), new Class<?>[] {PushingAsyncDataInput.DataOutput.class}, (proxy, method, args) -> {
@@ -65,6 +64,21 @@ public class ScriptOperator extends AbstractStreamOperator<RowData> implements O
             public void splitFinished(String split) {}
         });
         for (int partition : Turns.job.subtasks[me]) outputs.put(partition, main.createOutputForSplit(Integer.toString(partition)));
+    }
+
+    /** Versions differ in how many clocks they ask for. */
+    @SuppressWarnings("unchecked")
+    private TimestampsAndWatermarks<RowData> logic() throws Exception {
+        Object[] known = {strategy, new UnregisteredMetricsGroup(), time, Turns.job.interval, time.getClock(),
+                UnregisteredMetricGroups.createUnregisteredTaskMetricGroup().getIOMetricGroup()};
+        for (Method method : TimestampsAndWatermarks.class.getMethods()) {
+            if (!method.getName().equals("createProgressiveEventTimeLogic")) continue;
+            Object[] arguments = Arrays.stream(method.getParameterTypes())
+                    .map(type -> Arrays.stream(known).filter(one -> type.isInstance(one) || type == long.class && one instanceof Long).findFirst().get())
+                    .toArray();
+            return (TimestampsAndWatermarks<RowData>) method.invoke(null, arguments);
+        }
+        throw new IllegalStateException("no event-time logic");
     }
 
     @Override
