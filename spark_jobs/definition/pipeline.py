@@ -314,9 +314,9 @@ class Pipeline(Section):
     @field_validator("flink_sql")
     @classmethod
     def _is_of_flink(cls, section: FlinkSql | None, info: ValidationInfo) -> FlinkSql | None:
-        known = [info.data.get(name) for name in ("window", "watermark", "history")]
-        if section is not None and all(one is not None for one in known):
-            refuse_other_jobs(section, *known)
+        window, watermark, history = (info.data.get(name) for name in ("window", "watermark", "history"))
+        if section is not None and window is not None and watermark is not None and history is not None:
+            refuse_other_jobs(section, window, watermark, history)
         return section
 
     @property

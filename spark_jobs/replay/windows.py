@@ -22,7 +22,7 @@ from pyspark.sql.types import DoubleType, FloatType
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.windows import TumblingWindows
 from spark_jobs.replay.aggregates import conditional, from_halves, running
-from spark_jobs.replay.assign import END, START, assign_windows, in_span, latest_end, latest_start
+from spark_jobs.replay.assign import END, START, assign_windows, in_span, in_window_time, latest_end, latest_start
 from spark_jobs.replay.band import UNDECIDED, Band
 from spark_jobs.replay.columns import (
     ARRIVAL,
@@ -142,7 +142,7 @@ def _restricted(placed: DataFrame, spec: ReplaySpec, span: TimeRange, only: Data
 
 def windows_of_records(records: DataFrame, spec: ReplaySpec) -> DataFrame:
     """The distinct windows that these records belong to: keys, `window_start`, `window_end` (epoch ms)."""
-    records = admitted(records, spec.after_watermark)
+    records = in_window_time(admitted(records, spec.after_watermark), spec.windows)
     placed = assign_windows(records.where(F.col(EVENT_TIME).isNotNull()), spec.aligned_windows)
     return placed.select(*spec.keys, START, END).distinct()
 

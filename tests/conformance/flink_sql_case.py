@@ -52,6 +52,8 @@ class SqlCase(Case):
     def windows(self) -> RegularWindows | SessionWindows | WallClockWindows | WallClockSessions:
         """The windows, in the session zone's wall clock where the event time is a TIMESTAMP_LTZ."""
         config, assigner = self.config, self.assigner
+        if not isinstance(assigner, RegularWindows | SessionWindows):
+            raise TypeError(f"{type(assigner).__name__} in a case of Flink SQL")
         if config["time"] != "TIMESTAMP_LTZ" or config["time_zone"] == "UTC":
             return assigner
         zone = ZoneInfo(config["time_zone"])

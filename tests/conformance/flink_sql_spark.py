@@ -6,6 +6,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from spark_jobs.eventtime.flink.wall_clock import WallClockSessions
 from spark_jobs.eventtime.windows import AlignedWindows
 from spark_jobs.replay.assign import END, START
 from spark_jobs.replay.columns import PANE, Position
@@ -24,11 +25,14 @@ _AGGREGATES = {
 
 def run_spark(spark: SparkSession, case: SqlCase, version: Version) -> list[list[Any]]:
     """The rows that the live job gives, in the columns of the format."""
+    windows = case.windows
+    if isinstance(windows, WallClockSessions):
+        raise TypeError("sessions in a wall clock's time have no engine on Spark")
     history = case_history(case, case_records(spark, case))
     spec = ReplaySpec(
         rules=FlinkRules(case.slices(version)),
         strategy=case.sql_strategy(version),
-        windows=case.windows,
+        windows=windows,
         allowed_lateness=case.allowed_lateness,
         keys=("key",),
         aggregates=_AGGREGATES,
@@ -36,7 +40,6 @@ def run_spark(spark: SparkSession, case: SqlCase, version: Version) -> list[list
         panes=Panes.ALL,
         flush=case.flush,
     )
-    windows = spec.windows
     span = windows.covering(history.event_times)
     if isinstance(windows, AlignedWindows):
         span = span.__class__(span.start - windows.longest, span.end + windows.longest)

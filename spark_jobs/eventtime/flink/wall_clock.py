@@ -7,6 +7,7 @@ window with the records of both, one that they skip has none. When such a window
 from __future__ import annotations
 
 import functools
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -14,10 +15,13 @@ from typing import ClassVar, Self
 from zoneinfo import ZoneInfo
 
 from spark_jobs.eventtime.durations import HOUR
+from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP
 from spark_jobs.eventtime.windows import AlignedWindows, RegularWindows, SessionWindows, Window
 
 _EPOCH = datetime(1970, 1, 1)
+_NEAR = 3 * HOUR
+"""No clock is changed by more."""
 _LATER = 2400
 """A year of which no table knows anything: only a zone's standing rule does."""
 
@@ -117,11 +121,6 @@ class WallClockWindows(AlignedWindows):
             yield WallClockWindow(window.start, window.end, self.zone)
 
     @property
-    def assigns_one(self) -> bool:
-        """Whether each record is in exactly one window."""
-        return self.windows.assigns_one
-
-    @property
     def leaves_gaps(self) -> bool:
         return self.windows.leaves_gaps
 
@@ -144,6 +143,23 @@ class WallClockWindows(AlignedWindows):
     @property
     def usual_step(self) -> int:
         return self.windows.usual_step
+
+    def covering(self, times: TimeRange) -> TimeRange:
+        """As for other windows; a clock that is put back within the range has shown later times before its end."""
+        last = times.end - 1
+        low = times.start + min(self._ahead(times.start), self._ahead(times.start + _NEAR))
+        high = last + max(self._ahead(last), self._ahead(last - _NEAR))
+        return self.windows.covering(TimeRange(low, high + 1))
+
+    def _ahead(self, instant: int) -> int:
+        return wall_clock(instant, self.zone) - instant
+
+    def closed_until(self, watermark: int) -> int:
+        shown = wall_clock(watermark, self.zone)
+        return shown - HOUR + bisect_left(range(HOUR), watermark, key=lambda ms: fires_at(shown - HOUR + ms, self.zone))
+
+    def beginning_at(self, start: int) -> Iterator[Window]:
+        return self.windows.assign(start)
 
     def first_start_at_or_after(self, time: int) -> int:
         """The first time of the wall clock at or after `time` at which a window can start."""

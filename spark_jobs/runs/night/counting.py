@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 from spark_jobs.definition import Pipeline
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.pins import PartitionRange, ends_of
-from spark_jobs.replay.assign import START, assign_windows, latest_start
+from spark_jobs.replay.assign import START, assign_windows, in_window_time, latest_start
 from spark_jobs.replay.columns import EVENT_TIME, records_in
 from spark_jobs.replay.spec import ReplaySpec
 from spark_jobs.runs.night.account import Account
@@ -123,6 +123,7 @@ def counted_pairs(records: DataFrame, spec: ReplaySpec, span: TimeRange | None) 
     `records`: the good ones that come to the windows.
     """
     admitted = F.coalesce(F.expr(spec.after_watermark), F.lit(False)) if spec.after_watermark else F.lit(True)
+    records = in_window_time(records, spec.windows)
     has_time = F.col(EVENT_TIME).isNotNull()
     if spec.has_sessions:
         has_window = has_time

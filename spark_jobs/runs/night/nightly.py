@@ -19,6 +19,7 @@ from spark_jobs.definition.engine import Engine
 from spark_jobs.definition.instants import format_instant
 from spark_jobs.definition.mode import Mode
 from spark_jobs.definition.union import of_input, partition_in_words
+from spark_jobs.eventtime.flink.wall_clock import WallClockWindows
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.lakehouse.ledger import Ledger
 from spark_jobs.lakehouse.publication import TableAt
@@ -491,6 +492,8 @@ def _why_full(pipeline: Pipeline, before: PreviousRun, limit: int | None, batche
         return "duplicates are found in the whole history"
     if restarts_of(pipeline):
         return "the live job was restarted: its timeline is made as a whole"
+    if isinstance(windows_of(pipeline), WallClockWindows):
+        return "windows in a wall clock's time are read as a whole"
     if holds_back(pipeline):
         return "what each source subtask holds back is known from the start of the log"
     if pipeline.engine is Engine.KAFKA_STREAMS and application_of(pipeline).needs_tasks:
