@@ -17,6 +17,7 @@ from spark_jobs.definition.deduplicate import Deduplicate
 from spark_jobs.definition.deployments import Deployment, LiveField, refuse_overlaps, restarts_of
 from spark_jobs.definition.engine import AnyWatermark, Engine, in_words_of_the_engine
 from spark_jobs.definition.fields import Lateness, Refusal, Refusals, Section, as_written, nearest, shown
+from spark_jobs.definition.flink_sql import FlinkSql, refuse_other_jobs
 from spark_jobs.definition.functions import LiveFunctions
 from spark_jobs.definition.history import FilesHistory
 from spark_jobs.definition.kafka import KafkaHistory, StitchedHistory
@@ -135,6 +136,11 @@ class Pipeline(Section):
         description="Output mode of a Structured Streaming query: append (a row when a window closes), update (a row "
         "for each batch that it took a record in) or complete.",
         examples=["append"],
+    )
+    flink_sql: FlinkSql | None = Field(
+        default=None,
+        description="The live job is a query of Flink SQL; left out: a DataStream job.",
+        examples=["{aggregation: auto}"],
     )
     emission: StreamsEmission | None = Field(
         default=None,
@@ -319,6 +325,14 @@ class Pipeline(Section):
             raise refusal
         return self
 
+    @field_validator("flink_sql")
+    @classmethod
+    def _is_of_flink(cls, section: FlinkSql | None, info: ValidationInfo) -> FlinkSql | None:
+        window, watermark, history = (info.data.get(name) for name in ("window", "watermark", "history"))
+        if section is not None and window is not None and watermark is not None and history is not None:
+            refuse_other_jobs(section, window, watermark, history)
+        return section
+
     @property
     def has_files_of_query(self) -> bool:
         """Whether a Structured Streaming query reads the files itself.
@@ -419,7 +433,7 @@ class Pipeline(Section):
         )
         if self.engine is Engine.FLINK:  # as every definition was before there were others
             del content["engine"], content["output_mode"], content["emission"]
-        for name in ("deduplicate", "lookup", "functions"):
+        for name in ("deduplicate", "lookup", "flink_sql", "functions"):
             if not content[name]:
                 del content[name]
         for name, function in self.functions.items():

@@ -12,7 +12,7 @@ from spark_jobs.definition import Pipeline
 from spark_jobs.definition.union import of_input
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.pins import PartitionRange, ends_of
-from spark_jobs.replay.assign import latest_start, windows_of_each
+from spark_jobs.replay.assign import in_window_time, latest_start, windows_of_each
 from spark_jobs.replay.columns import ADMITTED, DROPPED, EVENT_TIME, OFFSET, STATE, end_offset, records_in
 from spark_jobs.replay.spec import Mode, ReplaySpec
 from spark_jobs.runs.night.account import Account
@@ -200,6 +200,7 @@ def counted_pairs(records: DataFrame, spec: ReplaySpec, span: TimeRange | None) 
     if spec.after_watermark is not None:
         condition = F.col(ADMITTED) if ADMITTED in records.columns else F.expr(spec.after_watermark)
         admitted = F.coalesce(condition, F.lit(False))
+    records = in_window_time(records, spec.windows)
     has_window = has_time = F.col(EVENT_TIME).isNotNull()
     if not spec.has_sessions and spec.aligned_windows.leaves_gaps:
         ends = latest_start(spec.aligned_windows) + F.lit(spec.aligned_windows.longest)

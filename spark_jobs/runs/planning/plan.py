@@ -30,7 +30,7 @@ from spark_jobs.functions.trial import doubts
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.pins import ends_of
 from spark_jobs.replay.columns import PARTITION
-from spark_jobs.replay.defined_windows import fields_without_effect, windows_of
+from spark_jobs.replay.defined_windows import fields_without_effect, lost_by_flink, windows_of
 from spark_jobs.replay.flink.making import way_of
 from spark_jobs.replay.from_pipeline import application_of, strategy_of
 from spark_jobs.runs.life.documents import misfit
@@ -465,6 +465,8 @@ def _warnings(
         said += [] if mode is Mode.COMPLETE else fallen_silent(one, windows, own.values(), seen.partitions)
         found += [f"{name}: {text}" if name else text for text in said]
     found += fields_without_effect(pipeline)
+    if mode is not Mode.COMPLETE and (lost := lost_by_flink(pipeline)):
+        found.append(lost)
     if seen.quarantined:
         found.append(f"{seen.quarantined} of {seen.records} records go to quarantine")
     return tuple(found)
