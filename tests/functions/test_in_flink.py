@@ -12,7 +12,7 @@ from spark_jobs.definition import load_pipeline
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.spark.jars import fetch_jars
 from spark_jobs.spark.java import find_java
-from tests.functions.test_functions import READING, defined
+from tests.functions.definitions import READING, defined
 from tests.runs.small_runs import T0, run, write
 
 pytestmark = pytest.mark.long
