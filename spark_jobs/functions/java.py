@@ -7,6 +7,7 @@ import io
 import shutil
 import zipfile
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import cache
 from pathlib import Path
 
@@ -28,10 +29,25 @@ FLINK_PACKAGES = (
     "org.apache.flink:flink-metrics-core:2.3.0",
 )
 """Flink's interfaces, without a cluster: 3.6 MB."""
-_KINDS = {
-    "flink_aggregate", "flink_reduce", "table_aggregate", "table_scalar", "spark_aggregate", "spark_row", "hive_row"
-}  # fmt: skip
-ROWS = ("table_scalar", "spark_row", "hive_row")
+
+
+class Kind(StrEnum):
+    """What a class is, by the interface or class that makes it a function."""
+
+    FLINK_AGGREGATE = "flink_aggregate"
+    FLINK_REDUCE = "flink_reduce"
+    TABLE_AGGREGATE = "table_aggregate"
+    TABLE_SCALAR = "table_scalar"
+    SPARK_AGGREGATE = "spark_aggregate"
+    SPARK_ROW = "spark_row"
+    HIVE_ROW = "hive_row"
+
+    @property
+    def is_row(self) -> bool:
+        """Whether it is called for each record by itself."""
+        return self in (Kind.TABLE_SCALAR, Kind.SPARK_ROW, Kind.HIVE_ROW)
+
+
 _HINT = (
     "name a class that implements Flink's AggregateFunction, ReduceFunction or ScalarFunction, or extends Spark's "
     "Aggregator, a UDF1 to UDF8, or Hive's UDF"
@@ -42,7 +58,7 @@ _HINT = (
 class Described:
     """What a class is: its kind, the type of its result (DDL), the arguments of a row function, and its jars."""
 
-    kind: str
+    kind: Kind
     returns: str
     arguments: int
     files: tuple[Path, ...]
@@ -73,7 +89,7 @@ def described(spark: SparkSession, function: LiveFunction, project: Path) -> Des
     if kind == "no_constructor":
         what = f"class `{function.class_name}` has no constructor without arguments"
         raise Unloadable(what, "add one, or a class that extends it with the job's own arguments")
-    if kind not in _KINDS:
+    if not kind:
         raise Unloadable(f"class `{function.class_name}` is no function that can be called", _HINT)
     if "," in counts:
         what = f"class `{function.class_name}` takes {counts.replace(',', ' or ')} arguments: SQL has one number"
@@ -82,7 +98,7 @@ def described(spark: SparkSession, function: LiveFunction, project: Path) -> Des
         raise Unloadable(
             f"class `{function.class_name}` does not say the type of its result", "write it under `returns`"
         )
-    return Described(kind, function.returns or result, int(counts or 1), tuple(files))
+    return Described(Kind(kind), function.returns or result, int(counts or 1), tuple(files))
 
 
 def register(spark: SparkSession, name: str, as_name: str, function: LiveFunction, told: Described) -> None:
@@ -94,12 +110,12 @@ def register(spark: SparkSession, name: str, as_name: str, function: LiveFunctio
     names = []
     for file in told.files:
         kept = _kept(file)
-        if kept.name not in _ADDED:
+        if (context.applicationId, kept.name) not in _added:
             context.addFile(str(kept))
-            _ADDED.add(kept.name)
+            _added.add((context.applicationId, kept.name))
         names.append(kept.name)
     java_type = jvm(spark).org.apache.spark.sql.types.DataType.fromDDL(told.returns)
-    made = adapter(name, function.class_name, told.kind, _texts(spark, names), java_type)
+    made = adapter(name, function.class_name, told.kind.value, _texts(spark, names), java_type)
     adapter.register(java_session(spark), as_name, made, told.arguments)
 
 
@@ -108,7 +124,8 @@ def register_tried(spark: SparkSession, name: str, tried: str) -> None:
     _adapter(spark).registerTried(java_session(spark), name, tried)
 
 
-_ADDED: set[str] = set()
+_added: set[tuple[str | None, str]] = set()
+"""The files that applications of this process have, by the application's id and the file's name."""
 
 
 def _kept(file: Path) -> Path:

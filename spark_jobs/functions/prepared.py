@@ -93,7 +93,7 @@ def _made_known(spark: SparkSession, name: str, function: LiveFunction, project:
         _refuse_no_type(function.returns)
     if function.jar is not None:
         told = java.described(spark, function, project)
-        is_row = told.kind in java.ROWS
+        is_row = told.kind.is_row
         java.register(spark, name, f"{_TRIED if is_row else FOLD}{name}", function, told)
     else:
         loaded = python.load(function, project)
