@@ -24,7 +24,8 @@ class Asked:
 
     `flags` belong to this engine alone. `windows`: its kinds of windows with their lengths. `tolerance`: how far its
     watermark stays behind. `generators`: how its watermark can follow the records, the first one with that tolerance;
-    none where it has one rule. `behind_watermark`, `behind_window`, `at_end`: lines below these sections.
+    none where it has one rule. Where it `has_lateness`, a definition of
+    complete values alone needs no watermark. `behind_watermark`, `behind_window`, `at_end`: lines below these sections.
     """
 
     flags: tuple[str, ...]
@@ -33,6 +34,7 @@ class Asked:
     generators: tuple[str, ...] = ()
     has_checkpoint: bool = False
     has_lateness: bool = False
+    has_sql: bool = False
     behind_watermark: str = ""
     behind_window: str = ""
     at_end: str = ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, PrivateAttr, ValidationInfo, field_validator, model_validator
@@ -17,6 +18,8 @@ from spark_jobs.definition.deduplicate import Deduplicate
 from spark_jobs.definition.deployments import Deployment, LiveField, refuse_overlaps, restarts_of
 from spark_jobs.definition.engines import DEFAULT, PACKAGES, model_for
 from spark_jobs.definition.fields import NotJudged, Refusal, Refusals, Section, nearest, shown
+from spark_jobs.definition.flink_sql import FlinkSql
+from spark_jobs.definition.functions import LiveFunctions
 from spark_jobs.definition.kafka import HistorySection, KafkaHistory, StitchedHistory
 from spark_jobs.definition.live import FilesEmitted, Live
 from spark_jobs.definition.lookup import Lookup
@@ -33,6 +36,7 @@ from spark_jobs.definition.output import (
     ScheduleField,
 )
 from spark_jobs.definition.payload import EventTime, Filter, Reader, Value, payload_of_topic
+from spark_jobs.definition.project import project_folder
 from spark_jobs.definition.union import History, UnionHistory, UnionInput
 from spark_jobs.definition.watermark import OneWatermark
 from spark_jobs.definition.window import Window
@@ -96,6 +100,8 @@ class Pipeline(Section):
     """Whether event times are compared in microseconds."""
     takes_ids_without_event_time: ClassVar[bool] = False
     """Whether a record without an event time, which is in no window, holds its id all the same."""
+    decides_by_order_alone: ClassVar[bool] = False
+    """Whether the order in a partition decides what is late, and no clock of an arrival."""
     tolerance: ClassVar[str | None] = None
     """The field of `watermark` that says how far it stays behind; None: it depends on the generator."""
     engine_name: ClassVar[str]
@@ -143,6 +149,11 @@ class Pipeline(Section):
         description="A table that each record is looked up in; left out: none.",
         examples=["{table: lake.ref.shops, on: shop_id, as_of: run}"],
     )
+    functions: LiveFunctions = Field(
+        default={},
+        description="The live job's own functions, by the names that expressions call them by.",
+        examples=[{"median_fare": {"jar": "jobs/fares.jar", "class": "com.example.MedianFare"}}],
+    )
     keys: NamedExpressions = Field(
         default={},
         description="Key columns: a name and a SQL expression each. None: one window for all records.",
@@ -152,6 +163,12 @@ class Pipeline(Section):
         default=OF_INPUTS,
         description="Which time is a record's event time.",
         examples=["{expression: sched_dep, unit: iso}"],
+    )
+    mode: Mode = Field(
+        default=Mode.BOTH,
+        description="Which values runs compute: what the live rules give, what is true now, or both. "
+        "complete: needs no order of the log.",
+        examples=["complete"],
     )
     engine: str = Field(default=DEFAULT, description="What the live job runs on: flink, spark or kafka_streams.")
     watermark: Annotated[OneWatermark, WATERMARK] = OF_INPUTS
@@ -165,12 +182,6 @@ class Pipeline(Section):
         min_length=1,
         description="Result columns: a name and a Spark SQL aggregate each.",
         examples=[{"flights": "count(*)"}],
-    )
-    mode: Mode = Field(
-        default=Mode.BOTH,
-        description="Which values runs compute: what the live rules give, what is true now, or both. "
-        "complete: needs no order of the log.",
-        examples=["complete"],
     )
     quarantine: Quarantine = Field(
         default=Quarantine(), description="What happens to records that cannot be used.", examples=["{threshold: 1 %}"]
@@ -206,6 +217,7 @@ class Pipeline(Section):
         panes: Literal["last", "all"]
         allowed_lateness: int
         end_of_input: Literal["flush", "freeze"]
+        flink_sql: FlinkSql | None
 
     _sources: SourceMap = PrivateAttr(default_factory=SourceMap)
     _text: str = PrivateAttr("")
@@ -251,12 +263,19 @@ class Pipeline(Section):
             if section:
                 raise Refusal(*_IN_INPUTS)
             return getattr(history.of[0], name)
+        if section is None and name == "watermark":
+            section = cls.watermark_of(info.data.get("mode"))
         if section is None and "history" not in info.data:
             raise NotJudged  # a union would have it in its inputs
         if section is None:
             example = next(iter(cls.model_fields[name].examples or ()), "...")
             raise Refusal("is missing", cls.elsewhere.get(name) or f"write `{name}: {example}`")
         return section
+
+    @classmethod
+    def watermark_of(cls, mode: Mode | None) -> Any:
+        """The watermark of a definition that names none; None: it must."""
+        return None
 
     @classmethod
     def is_of_inputs(cls, section: str) -> bool:
@@ -307,6 +326,12 @@ class Pipeline(Section):
         if isinstance(given, dict) and given.get("table") is None and "name" in info.data:
             return {**given, "table": info.data["name"]}
         return output
+
+    @field_validator("publish")
+    @classmethod
+    def _tolerance_names_aggregates(cls, publish: Publish, info: ValidationInfo) -> Publish:
+        _refuse_undefined(("change", publish.tolerance.change, info.data.get("aggregates")), at=("tolerance",))
+        return publish
 
     @field_validator("live")
     @classmethod
@@ -409,6 +434,11 @@ class Pipeline(Section):
         return self._sources.file
 
     @property
+    def project(self) -> Path:
+        """The folder where the definition's relative paths start."""
+        return project_folder(self.file) if self.file else Path.cwd()
+
+    @property
     def text(self) -> str:
         """The definition as written, variables unresolved; empty for one written in Python."""
         return self._text
@@ -448,9 +478,11 @@ class Pipeline(Section):
         content = {**self.constants, **content}
         if self.is_default:  # as every definition was before there were others
             del content["engine"]
-        for name in ("deduplicate", "lookup"):
-            if content.get(name, False) is None:
-                del content[name]
+        for name in ("deduplicate", "lookup", "flink_sql", "functions"):
+            if not content.get(name):
+                content.pop(name, None)
+        for name, function in self.functions.items():
+            content["functions"][name]["code"] = function.code(self.project)
         if content["window"].get("gap", False) is not False and content["window"]["time_zone"] is None:  # it came later
             del content["window"]["time_zone"]
         if self.lookup is not None:
@@ -503,6 +535,7 @@ class PlainPipeline(Pipeline):
     panes: ClassVar[Literal["last", "all"]] = "last"
     allowed_lateness: ClassVar[int] = 0
     end_of_input: ClassVar[Literal["flush", "freeze"]] = "freeze"
+    flink_sql: ClassVar[FlinkSql | None] = None
     constants: ClassVar[Mapping[str, Any]] = {
         "output_mode": None,
         "allowed_lateness": 0,

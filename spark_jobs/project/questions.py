@@ -29,6 +29,7 @@ from spark_jobs.project.times import TimeReading, bounds_of, named_time_reading,
 
 NONE = "none"
 """The answer for "there is none"."""
+_DATASTREAM, _SQL = _JOBS = ("datastream", "sql")
 _EXAMPLES = {"size": "1 h", "gap": "30 min", "time_difference": "10 min"}
 _EXAMPLES |= dict.fromkeys(("slide", "step", "advance"), "15 min")
 _LENGTHS = {
@@ -84,9 +85,10 @@ def settle(
     taken = [field.path for field in (time_field, position.partition, position.offset, position.arrival) if field]
     keys = settle_one.keys(taken)
     asked = model_of(engine).asked
-    watermark, measured = settle_one.watermark(asked, found)
+    is_sql = asked.has_sql and settle_one.is_sql()
+    watermark, measured = settle_one.sql_watermark(found) if is_sql else settle_one.watermark(asked, found)
     window = settle_one.window(asked)
-    lateness = settle_one.lateness() if asked.has_lateness else None
+    lateness = None if not asked.has_lateness else "0 s" if is_sql else settle_one.lateness()
     key_fields_taken = [*taken, *(field.path for text in keys.values() if (field := sample.find(text)))]
     aggregates = settle_one.aggregates(keys, key_fields_taken)
     why = "The namespace of its tables in the catalog."
@@ -105,6 +107,7 @@ def settle(
         measured=measured,
         window=window,
         lateness=lateness,
+        is_sql=is_sql,
         aggregates=aggregates,
         namespace=namespace,
         metastore=metastore,
@@ -189,8 +192,8 @@ class _Settling:
         kind = ""
         if arrival is not None:
             why_kind = (
-                "append_time: the broker's clock (message.timestamp.type=LogAppendTime), exact. producer_time: the "
-                "producer's clock, which is Kafka's default, approximate."
+                "append_time: the broker's clock (message.timestamp.type=LogAppendTime). producer_time: the producer's "
+                "clock, which is Kafka's default: approximate, but for Kafka Streams, where only the order counts."
             )
             default = "append_time" if found.is_broker_time and arrival == found.arrival else "producer_time"
             kind = self("arrival_kind", "Whose clock is the arrival", why_kind, default, _one_of(_KINDS))
@@ -247,6 +250,17 @@ class _Settling:
                 return fields, ""
         tolerance, measured = self._behind(asked.tolerance, found)
         return {**fields, **tolerance, **(self._checkpoint() if asked.has_checkpoint else {})}, measured
+
+    def is_sql(self) -> bool:
+        """Whether the live job is a query of Flink SQL, whose windows are computed by other operators."""
+        why = "A job written with the DataStream API, or a query of Flink SQL: their windows differ, see docs/flink.md."
+        return self("job", "Kind of Flink job", why, _DATASTREAM, _one_of(_JOBS)) == _SQL
+
+    def sql_watermark(self, found: Disorder) -> tuple[dict[str, str], str]:
+        """The fields of a table's `watermark`, and the one whose value is what was measured; empty: none is."""
+        why = "The delay of WATERMARK FOR ts AS ts - INTERVAL ...; Flink SQL takes off no further millisecond."
+        lag, measured = self._behind(Question("lag", "Delay of the watermark", why), found)
+        return {"generator": "lag", **lag}, measured
 
     def _behind(self, asked: Question, found: Disorder) -> tuple[dict[str, str], str]:
         """How far the watermark stays behind, as the engine calls it, and that name where it is what was measured."""

@@ -11,6 +11,7 @@ from spark_jobs.definition.deployments import restarts_of
 from spark_jobs.definition.engines import part_of
 from spark_jobs.definition.union import BLOCK, of_input
 from spark_jobs.eventtime.flink.strategy import WatermarkStrategy
+from spark_jobs.functions.prepared import aggregates_of
 from spark_jobs.replay.defined_windows import windows_of
 from spark_jobs.replay.rule_book import RuleBook
 from spark_jobs.replay.spec import Mode, Panes, ReplaySpec
@@ -80,7 +81,7 @@ def spec_of(
         windows=windows_of(pipeline),
         allowed_lateness=pipeline.allowed_lateness,
         keys=tuple(pipeline.keys),
-        aggregates=dict(pipeline.aggregates),
+        aggregates=dict(aggregates_of(pipeline)),
         after_watermark=pipeline.filter.after_watermark,
         mode=mode,
         panes=panes or Panes(pipeline.panes),

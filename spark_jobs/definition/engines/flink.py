@@ -12,15 +12,17 @@ from spark_jobs.definition.asked import SESSION, SLIDING, TUMBLING, Asked, Quest
 from spark_jobs.definition.deduplicate import OF_FLINK, Deduplicate, DeduplicateKind, refuse_kind
 from spark_jobs.definition.deployments import LiveField
 from spark_jobs.definition.fields import Lateness, Refusal, Refusals, as_written, shown
+from spark_jobs.definition.flink_sql import FlinkSql, refuse_other_jobs
 from spark_jobs.definition.history import FilesHistory, HiveHistory, TableHistory
 from spark_jobs.definition.kafka import KafkaHistory, StitchedHistory
 from spark_jobs.definition.live import Live
+from spark_jobs.definition.mode import Mode
 from spark_jobs.definition.pipeline import HISTORY, OF_INPUTS, WATERMARK, WINDOW, DeduplicateField, PanesField, Pipeline
 from spark_jobs.definition.watermark import Watermark
 from spark_jobs.definition.window import CumulativeWindow, SessionWindow, SlidingWindow, TumblingWindow
 
 _ASKED = Asked(
-    flags=("generator", "bound", "lateness"),
+    flags=("job", "generator", "bound", "lag", "lateness"),
     windows={**TUMBLING, **SLIDING, "cumulative": ("size", "step"), **SESSION},
     tolerance=Question(
         "bound",
@@ -30,6 +32,7 @@ _ASKED = Asked(
     ),
     generators=("bounded_out_of_orderness", "ascending", "none"),
     has_lateness=True,
+    has_sql=True,
     behind_watermark="""\
   emission: per_event               # `periodic` also needs `timer_start`, the phase of the job's timer
   # partitions: [0, 1, 2]           # the registered partitions; left out, those found in the history
@@ -99,6 +102,11 @@ class FlinkPipeline(Pipeline):
         WINDOW,
     ]
     deduplicate: DeduplicateField = None
+    flink_sql: FlinkSql | None = Field(
+        default=None,
+        description="The live job is a query of Flink SQL; left out: a DataStream job.",
+        examples=["{aggregation: auto}"],
+    )
     allowed_lateness: Lateness = Field(
         default=as_written("0 s"),
         description="How long after its window's end a late record is still counted.",
@@ -109,6 +117,19 @@ class FlinkPipeline(Pipeline):
         default="flush",
         description="flush: open windows fire at the end, as of a bounded input. freeze: as the live job stands there.",
     )
+
+    @classmethod
+    def watermark_of(cls, mode: Mode | None) -> Any:
+        """Nothing is late where every record counts."""
+        return {"generator": "none"} if mode is Mode.COMPLETE else None
+
+    @field_validator("flink_sql")
+    @classmethod
+    def _goes_with_the_job(cls, section: FlinkSql | None, info: ValidationInfo) -> FlinkSql | None:
+        window, watermark, history = (info.data.get(name) for name in ("window", "watermark", "history"))
+        if section is not None and window is not None and watermark is not None and history is not None:
+            refuse_other_jobs(section, window, watermark, history)
+        return section
 
     @field_validator("window")
     @classmethod

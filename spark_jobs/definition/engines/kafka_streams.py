@@ -131,6 +131,7 @@ class KafkaStreamsPipeline(PlainPipeline):
     engine_name: ClassVar[str] = "kafka_streams"
     title: ClassVar[str] = "Kafka Streams"
     asked: ClassVar[Asked] = _ASKED
+    decides_by_order_alone: ClassVar[bool] = True
     tolerance: ClassVar[str | None] = "grace"
     elsewhere: ClassVar[Mapping[str, str]] = {
         "watermark": "write `watermark: {grace: 10 min}`, or `grace: 0`",

@@ -20,6 +20,7 @@ from spark_jobs.definition.deduplicate import OF_SPARK, Deduplicate, refuse_kind
 from spark_jobs.definition.delay import Delay
 from spark_jobs.definition.deployments import LiveField, refuse_words_of_live
 from spark_jobs.definition.fields import PositiveDuration, Refusal, Text
+from spark_jobs.definition.flink_sql import FlinkSql
 from spark_jobs.definition.history import FilesHistory, HiveHistory, TableHistory
 from spark_jobs.definition.kafka import HistorySection, KafkaHistory, StitchedHistory
 from spark_jobs.definition.payload import Reader
@@ -220,6 +221,7 @@ class SparkPipeline(Pipeline):
     panes: PanesField = "last"
     allowed_lateness: ClassVar[int] = 0
     end_of_input: ClassVar[Literal["flush", "freeze"]] = "freeze"
+    flink_sql: ClassVar[FlinkSql | None] = None
 
     @classmethod
     def is_of_inputs(cls, section: str) -> bool:

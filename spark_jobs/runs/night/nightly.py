@@ -19,6 +19,7 @@ from spark_jobs.definition.instants import format_instant
 from spark_jobs.definition.mode import Mode
 from spark_jobs.definition.union import of_input, partition_in_words
 from spark_jobs.engines import Recorded, live_engine
+from spark_jobs.eventtime.flink.wall_clock import WallClockWindows
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.lakehouse.ledger import Ledger
 from spark_jobs.lakehouse.publication import TableAt
@@ -27,7 +28,7 @@ from spark_jobs.lakehouse.tables import Tables, create_tables, start_bounds
 from spark_jobs.pins import ends_of
 from spark_jobs.positions import Zone
 from spark_jobs.replay.columns import record_position
-from spark_jobs.replay.defined_windows import windows_of
+from spark_jobs.replay.defined_windows import holds_back, windows_of
 from spark_jobs.replay.flink.inversion import is_past_carried, is_past_discoveries
 from spark_jobs.replay.flink.simulation import can_continue
 from spark_jobs.replay.from_pipeline import rule_book_of, spec_of
@@ -488,6 +489,10 @@ def _why_full(pipeline: Pipeline, before: PreviousRun, limit: int | None, record
         return "duplicates are found in the whole history"
     if restarts_of(pipeline):
         return "the live job was restarted: its timeline is made as a whole"
+    if isinstance(windows_of(pipeline), WallClockWindows):
+        return "windows in a wall clock's time are read as a whole"
+    if holds_back(pipeline):
+        return "what each source subtask holds back is known from the start of the log"
     rules = rule_book_of(pipeline)
     if rules.of(pipeline, None).decides_by_order:
         return "the order of each partition decides: it is read as a whole"
