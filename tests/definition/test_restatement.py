@@ -33,8 +33,8 @@ def loaded(tmp_path: Path, tolerance: str):
         ("0.5", "at most 50 % of the windows that readers had on those days"),
         (
             "{share: 1 %, windows: 50, reach: 7 d, change: {revenue: 0.5 %, rides: 100}}",
-            "at most 1 % of the windows that readers had on those days, 50 windows, `revenue` by 0.5 %, `rides` by 100, "
-            "none more than 7 days back",
+            "at most 1 % of the windows that readers had on those days, 50 windows, `revenue` by 0.5 %, "
+            "`rides` by 100, none more than 7 days back",
         ),
         ("{windows: 0}", "at most 0 windows"),
     ],
