@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -36,6 +37,7 @@ def import_flink_sql(
             metavar="files:PATTERN", help="The records of its topics lie in these files, as files:data/*.jsonl."
         ),
     ] = None,
+    flink: Annotated[str | None, typer.Option(help="The live job's version of Flink, as 1.20.3.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite definitions of these names.")] = False,
 ) -> None:
     """Make a definition of each windowed query of a Flink SQL script, with Flink's own parser.
@@ -52,7 +54,7 @@ def import_flink_sql(
     except (OSError, UnicodeDecodeError) as error:
         raise DefinitionError(f"cannot be read: {error}", str(file), "Name a Flink SQL script.") from None
     with FlinkParser() as parser:
-        imported = import_script(text, file.name, parser, timer_start, history)
+        imported = import_script(text, file.name, parser, timer_start, history, _version(flink))
     texts = {one.name: one.text for one in imported.definitions}
     paths = {name: _new(directory, name, force) for name in texts}
     for name, text in texts.items():
@@ -140,6 +142,12 @@ def import_expectations(
         console.print(escape(f"  {note.place}: {note.what}: {note.why}"))
     if not imported.expectations:
         raise typer.Exit(2)
+
+
+def _version(flink: str | None) -> str | None:
+    if flink is not None and not re.fullmatch(r"[0-9]+\.[0-9]+(\.[0-9]+)?", flink):
+        raise DefinitionError(f"--flink: {flink!r}", hint="Write a version, as --flink 1.20.3.")
+    return flink
 
 
 def _new(directory: Path | None, name: str, force: bool) -> Path:

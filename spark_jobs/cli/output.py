@@ -262,12 +262,18 @@ def print_refused(error: DefinitionError) -> None:
 def notes_of(pipeline: Pipeline) -> list[Problem]:
     """What is allowed, and refused later for some uses; what the definition does to what an earlier one published."""
     from spark_jobs.definition.mode import Mode
-    from spark_jobs.replay.defined_windows import without_effect
+    from spark_jobs.replay.defined_windows import lost_by_flink, without_effect
     from spark_jobs.runs.planning.definition_change import since_last_run
     from spark_jobs.runs.planning.requesting import WITHOUT_ORDER
 
     notes = [Problem(pipeline.file, 1, "", said, "see `rewindow plan`") for said in since_last_run(pipeline)]
     notes += [pipeline.problem(("live",), what, mend) for what, mend in without_effect(pipeline)]
+    if lost := lost_by_flink(pipeline):
+        notes.append(
+            pipeline.problem(
+                ("flink_sql",), lost, "`aggregation: one_phase` in Flink does not mend it; see docs/flink.md"
+            )
+        )
     missing = pipeline.missing_positions
     if not missing or pipeline.mode is Mode.COMPLETE:
         return notes

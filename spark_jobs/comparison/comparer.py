@@ -152,8 +152,8 @@ class Comparer:
         return ComparisonScope(
             keys=spec.keys,
             values=self.emitted.values,
-            open_from=MAX_TIMESTAMP if flushed or each_batch else open_from(timeline, 0),
-            not_final_from=MAX_TIMESTAMP if flushed else open_from(timeline, spec.allowed_lateness),
+            open_from=MAX_TIMESTAMP if flushed or each_batch else open_from(timeline, spec, 0),
+            not_final_from=MAX_TIMESTAMP if flushed else open_from(timeline, spec, spec.allowed_lateness),
             tolerance=self.live.tolerance,
             may_be_out_until=spec.rules.may_be_out_until,
             rounded=tuple(v for v in self.emitted.values if rounding_name(v) in self._bounds),

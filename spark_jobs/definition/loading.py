@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from spark_jobs.definition.fields import YAML_CONTEXT, nearest
 from spark_jobs.definition.pipeline import Pipeline
 from spark_jobs.definition.problems import problems_of
+from spark_jobs.definition.project import project_folder
 from spark_jobs.definition.yaml_tree import FieldPath, SourceMap, YamlTree, read_tree
 from spark_jobs.errors import DefinitionError, Problem
 from spark_jobs.settings import Variable
@@ -145,14 +146,6 @@ def refuse_shared(pipeline: Pipeline) -> None:
     else:
         return
     raise DefinitionError.listing(problems)
-
-
-def project_folder(path: str | os.PathLike[str]) -> Path:
-    """The folder where a definition's relative paths start."""
-    folder = Path(path).absolute().parent
-    if folder.name == "pipelines" and folder.parent.name == "dags":
-        return folder.parent.parent
-    return folder
 
 
 def _read_text(path: Path) -> str:

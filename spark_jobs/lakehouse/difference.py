@@ -19,7 +19,7 @@ from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.lakehouse.change import BOOKKEEPING_COLUMNS, WindowChange
 from spark_jobs.lakehouse.publication import FACTS, LIVE, REVISIONS, Cause, Publication
 from spark_jobs.lakehouse.tables import aligned, quoted, start_bounds
-from spark_jobs.replay.columns import DROPPED, HISTORY_GONE, LATE, ON_TIME, STATE
+from spark_jobs.replay.columns import DROPPED, HISTORY_GONE, LATE, NOT_COUNTED, ON_TIME, STATE
 from spark_jobs.spark.joins import others, same
 from spark_jobs.spark.parallel import run_parallel
 
@@ -174,7 +174,7 @@ class Comparison:
         seen = [c for c in values if c not in BOOKKEEPING_COLUMNS]
         is_one = F.col("old_rows") == 1
         # A kept window has the values that it had, unless somebody else has changed it; its state and counts differ.
-        numbers = [c for c in seen if c not in (STATE, ON_TIME, LATE, DROPPED)]
+        numbers = [c for c in seen if c not in (STATE, ON_TIME, LATE, DROPPED, NOT_COUNTED)]
         is_kept = F.col(f"rw_new.{STATE}").eqNullSafe(HISTORY_GONE) if STATE in values else F.lit(False)
         is_kept = is_kept & _part("rw_new", numbers).eqNullSafe(_part("rw_old", numbers))
         was_open = F.coalesce(_state("rw_old") == "open", F.lit(False)) if STATE in values else F.lit(False)

@@ -82,6 +82,7 @@ class Answers:
         watermark: The fields of `watermark` that the questions ask for.
         measured: The field of `watermark` that is what the records that were read would need; empty: none is.
         window: The fields of `window`.
+        is_sql: Whether the live job is a query of Flink SQL.
         lateness: `allowed_lateness` as YAML text; None for an engine that has none.
     """
 
@@ -99,6 +100,7 @@ class Answers:
     lateness: str | None
     aggregates: Mapping[str, str]
     namespace: str
+    is_sql: bool = False
     keys_are_guessed: bool = False
     metastore: str | None = None
 

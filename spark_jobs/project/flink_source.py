@@ -347,17 +347,26 @@ def _registry(lines: Lines, table: SourceTable, options: dict[str, Located], cho
 
 @dataclass(frozen=True, slots=True)
 class Timer:
-    """When the live job's source started, and the settings of the script that need it."""
+    """When the live job's source started, the settings of the script that need it, and the job's version of Flink."""
 
     start: str | None
     setting: Callable[[str], Located | None]
+    version: str | None = None
+
+    @property
+    def ticks_emit_the_last_row(self) -> bool:
+        """Whether a tick emits the last row's watermark, not the largest (before FLINK-37025)."""
+        if self.version is None:
+            return False
+        numbers = tuple(int(part) for part in self.version.split("."))
+        return numbers < (1, 19) or (1, 19, 0) <= numbers < (1, 19, 2) or numbers == (1, 20, 0)
 
 
 def add_watermark(lines: Lines, table: SourceTable, time: EventTime, parser: FlinkParser, timer: Timer) -> None:
     """Add `watermark`. Raises NoCounterpartError for a strategy that is no constant delay.
 
-    Flink SQL's watermark is the row's own value of the expression. At each tick of the timer Flink emits that of the
-    last row, unless it would go back.
+    Flink SQL's watermark is the row's own value of the expression. At each tick of the timer Flink emits the largest
+    one; before 1.20.1 that of the last row, unless it would go back.
     """
     assert table.watermark is not None
     strategy, line = table.watermark.operands[1], table.watermark.line
@@ -376,8 +385,14 @@ def add_watermark(lines: Lines, table: SourceTable, time: EventTime, parser: Fli
     interval_setting = timer.setting("pipeline.auto-watermark-interval")
     is_periodic = emit.text == "on-periodic" and timer.start is not None
     lines.add("watermark:")
-    if is_periodic:
-        lines.add("  generator: average_of_last", line, "at a tick Flink SQL emits the last row's watermark")
+    if table.options["connector"].text == "filesystem":
+        why = (
+            "CHECK: of files Flink's watermark comes from behind the source: one for all files that a subtask reads, "
+            "and at once when it rises by more than the interval, which is not replayed"
+        )
+        lines.remark(line, "watermark of files", why)
+    if is_periodic and timer.ticks_emit_the_last_row:
+        lines.add("  generator: average_of_last", line, "before 1.20.1 a tick emits the last row's watermark")
         lines.add("  last: 1")
     else:
         lines.add("  generator: lag", line, "Flink SQL takes off no further millisecond")
@@ -399,12 +414,19 @@ def add_watermark(lines: Lines, table: SourceTable, time: EventTime, parser: Fli
             lines.remark(idle.line, f"idle timeout {idle.text}", f"idleness is noticed at ticks. {_LATER}")
     for name in ("scan.watermark.alignment.group", "scan.watermark.alignment.max-drift"):
         if option := table.options.get(name):
-            lines.remark(option.line, f"'{name}'", "alignment delays reading; the log's order stays, so it is left out")
+            why = (
+                "CHECK: alignment pauses partitions that are ahead, so that they are read later than here: "
+                "the log does not show it"
+            )
+            lines.remark(option.line, f"'{name}'", why)
     lines.add("  # partitions: [0, 1, 2]", None, "the topic's partitions when the job started")
     lines.add(
-        "  # subtasks: [[0, 1], [2]]", None, "which partitions each source subtask reads; left out, one reads all"
+        "  # subtasks: [[0, 1], [2]]",
+        None,
+        "CHECK: which partitions each source subtask reads; left out, one reads all",
     )
-    lines.add('  flink: "2.3"', None, "CHECK: the version of the job")
+    said = "from --flink" if timer.version else "CHECK: the version of the job"
+    lines.add(f'  flink: "{timer.version or "2.3"}"', None, said)
 
 
 _INCLUDE = "value.fields-include"

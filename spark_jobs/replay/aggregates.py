@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 from spark_jobs.definition.fields import nearest
 from spark_jobs.definition.instants import format_instant
 from spark_jobs.errors import DefinitionError
+from spark_jobs.functions.calls import FOLD
 from spark_jobs.replay.assign import END, START, assign_windows
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, OFFSET, PARTITION, SEQUENCE
 from spark_jobs.replay.spec import ReplaySpec
@@ -220,7 +221,7 @@ def of_chance(spark: SparkSession, text: str) -> Iterator[tuple[str, str]]:
                 f"{call.name}() depends on the order of records among ties",
                 f"end the ordering with the position: {call.name}(x, struct(y, rw_arrival, rw_partition, rw_offset))",
             )
-        elif call.name in _ORDER_DEPENDENT and not (call.parent in _SORTERS or call.has_order):
+        elif call.name in _ORDER_DEPENDENT and not (call.has_order or _is_sorted(call)):
             yield f"{call.name}() depends on the order in which Spark sees the records", _ORDER_DEPENDENT[call.name]
 
 
@@ -236,6 +237,11 @@ def foreign(frame: DataFrame, text: str) -> Foreign | None:
         return found
     known = [name for name in frame.columns if not name.startswith("rw_")]
     return Foreign(*no_column(found.column, known), found.column)
+
+
+def _is_sorted(call: Call) -> bool:
+    """Whether what a list goes to sorts it: Spark's functions, and the folds of own functions."""
+    return call.parent in _SORTERS or call.parent.startswith(FOLD)
 
 
 def _is_total(call: Call) -> bool:
