@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 from typing import Annotated
@@ -92,7 +93,7 @@ def import_spark(
     """
     from spark_jobs.project.spark_import import draft_of
 
-    draft = draft_of(checkpoint.absolute(), name)
+    draft = draft_of(Path(os.path.normpath(checkpoint.absolute())), name)
     path = _new(directory, draft.name, force)
     _write_project(path, draft.name, draft.text)
     console.print("\nFill in:")

@@ -187,6 +187,7 @@ def _drafted(
     remarks.append("filter: a WHERE of the query; no checkpoint has it, and without it the numbers are wrong")
     remarks.append("live: where the rows of the query lie, if they are to be compared")
     known = ", ".join(f"{scalar(key)}: {scalar(as_column(key))}" for key in keys)
+    values = list(dict.fromkeys(value.partition("[")[0] for value in values))  # MS[0] to MS[51] are one value
     in_state = ", ".join(f"{key} {kind}" for key, kind in keys.items())
     place = one_line(str(folder))
     lines = [

@@ -13,6 +13,7 @@ from pyspark.sql.types import BinaryType, BooleanType, DecimalType, NumericType
 
 from spark_jobs.definition.mode import Mode
 from spark_jobs.eventtime.durations import DAY, HOUR, MINUTE
+from spark_jobs.eventtime.windows import RegularWindows
 from spark_jobs.lakehouse.change import WindowChange
 from spark_jobs.replay.aggregates import is_additive
 from spark_jobs.replay.columns import DROPPED, LATE, ON_TIME, STATE
@@ -39,7 +40,7 @@ def changed_windows(evidence: StagedRun) -> dict[str, Any]:
     """
     compared = _with_before(evidence)
     moves = _moves(evidence, compared)
-    width = bucket_width(*_reach(evidence))
+    width = bucket_width(*_reach(evidence), least=_step(evidence.spec))
     bucket = F.floor(F.unix_millis("window_start") / F.lit(width)).alias("bucket")
     largest = [F.max(move).alias(f"m{i}") for i, move in enumerate(moves.values())]
     columns = _compared_columns(evidence, compared)
@@ -67,10 +68,18 @@ def changed_windows(evidence: StagedRun) -> dict[str, Any]:
     }
 
 
-def bucket_width(start: int, end: int) -> int:
-    """The smallest round width (ms) that divides `[start, end)` into at most `MAX_BUCKETS` buckets."""
+def _step(spec: ReplaySpec) -> int:
+    """From one window's start to the next (ms); 0 where that is not fixed."""
+    return spec.windows.start_step if isinstance(spec.windows, RegularWindows) else 0
+
+
+def bucket_width(start: int, end: int, least: int = 0) -> int:
+    """The smallest round width (ms) that divides `[start, end)` into at most `MAX_BUCKETS` buckets.
+
+    `least`: windows begin so far apart; narrower buckets would leave gaps between them.
+    """
     for width in _WIDTHS:
-        if (end - start) / width <= MAX_BUCKETS:
+        if width >= least and (end - start) / width <= MAX_BUCKETS:
             return width
     return -(-(end - start) // MAX_BUCKETS // DAY) * DAY + DAY
 

@@ -171,3 +171,50 @@ def test_a_window_of_which_only_the_close_differs_is_bookkeeping(spark: SparkSes
     closed = current["c"][2]
     assert current["a"] == (2, "first", closed) and current["b"] == (2, "second", closed)
     assert current["c"][:2] == (1, "first")
+
+
+def test_what_an_open_window_gets_restates_nothing(spark: SparkSession) -> None:
+    """It closes, gets more records while it is open, goes into a longer session, or stays as it is."""
+    spark.sql("CREATE NAMESPACE IF NOT EXISTS rewindow.facts_tests")
+    facts = PublishedTable(spark, "rewindow.facts_tests.opened")
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+
+    def windows(*rows: tuple[str, int, str, int | None, int]) -> DataFrame:
+        """Key, length in hours, state, faithful and complete value."""
+        made = spark.createDataFrame(list(rows), "k STRING, hours INT, state STRING, n BIGINT, n__complete BIGINT")
+        start = F.timestamp_millis(F.lit(0)).alias("window_start")
+        end = F.timestamp_millis(F.col("hours") * HOUR).alias("window_end")
+        return made.select("k", start, end, "n", "n__complete", "state")
+
+    def published(run_id: str, staged: DataFrame, cause: str) -> list[tuple[str, str, str]]:
+        step = Publication(
+            run_id, TimeRange(0, HOUR), staged, ("k", "window_start", "window_end"), lambda rows: rows,
+            lambda: F.lit(cause), {0: 7}, f"publishing_{run_id}", list,
+        )  # fmt: skip
+        changes = facts.changes(step, at)[0].select("k", "rw_change", "cause").collect()
+        facts.publish(step, facts.head(), at)
+        return sorted(map(tuple, changes))
+
+    before = windows(
+        ("closes", 1, "open", None, 1), ("fills", 1, "open", None, 1), ("stays", 1, "open", None, 1),
+        ("grows", 1, "open", None, 1), ("known", 1, "closed", 1, 1), ("defined anew", 1, "open", None, 1),
+    )  # fmt: skip
+    facts.prepare(before.schema)
+    assert {change for _, change, _ in published("before", before, "backfill")} == {"inserted"}
+    after = windows(
+        ("closes", 1, "closed", 1, 1), ("fills", 1, "open", None, 2), ("stays", 1, "open", None, 1),
+        ("grows", 2, "open", None, 2), ("known", 1, "closed", 1, 2), ("defined anew", 1, "open", None, 1),
+    )  # fmt: skip
+    assert published("after", after, "late_arrivals") == [
+        ("closes", "was_open", "closed"), ("fills", "was_open", "open"),
+        ("grows", "inserted", "late_arrivals"), ("grows", "outgrown", "retraction"),
+        ("known", "updated", "late_arrivals"),
+    ]  # fmt: skip
+    seen = facts.current().select("k", F.unix_millis("window_end"), "n__complete").collect()
+    assert sorted(map(tuple, seen)) == [
+        ("closes", HOUR, 1), ("defined anew", HOUR, 1), ("fills", HOUR, 2), ("grows", 2 * HOUR, 2), ("known", HOUR, 2),
+        ("stays", HOUR, 1),
+    ]  # fmt: skip
+    anew = after.where("k = 'defined anew'").withColumn("n__complete", F.lit(9).cast("bigint"))
+    rest = after.where("k <> 'defined anew'")
+    assert published("anew", rest.unionByName(anew), "logic_change") == [("defined anew", "was_open", "logic_change")]

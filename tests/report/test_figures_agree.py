@@ -23,7 +23,7 @@ from spark_jobs.lakehouse.change import VISIBLE
 from spark_jobs.lakehouse.ledger import Ledger
 from spark_jobs.lakehouse.published_table import PublishedTable
 from spark_jobs.lakehouse.tables import Tables
-from spark_jobs.orchestration.describe import approval_body
+from spark_jobs.orchestration.describe import approval_body, escaped
 from spark_jobs.orchestration.operators import what_became
 from spark_jobs.quality.configured import NO_FOLDER, gate_of
 from spark_jobs.report.build import build_report
@@ -141,7 +141,8 @@ def runs(spark, tmp_path_factory) -> dict[str, Account]:
 def test_these_are_different_kinds_of_runs(runs) -> None:
     assert {kind: run.status for kind, run in runs.items()} == {kind: ENDS[kind] for kind in KINDS}
     if "sessions" in runs:
-        assert runs["sessions"].changes.counts.keys() >= {"inserted", "updated", "retracted"}
+        counts = runs["sessions"].changes.counts
+        assert counts["inserted"] and (counts.get("retracted") or counts.get("outgrown"))
     night = runs["night"].changes.counts
     assert night["inserted"] and night["updated"] and night["bookkeeping"]
 
@@ -159,15 +160,16 @@ def test_changed_windows_are_the_same_everywhere(runs, kind) -> None:
     logged = what_became(Outcome.read(run.folder))  # the last line of an Airflow task
     assert words in logged if run.status.is_published else words not in logged
     if kind in ("first", "night", "waiting"):  # the others are not decided by what changes
-        restated, again = run.changes.restated, run.changes.windows_recomputed
-        effect = f"{restated:,} of {again:,} published windows that the run computed again change"
+        restated = run.changes.restated
+        assert restated is not None and restated.windows == counts.get("updated", 0) + counts.get("retracted", 0)
         assert run.result.decision is not None
-        assert (effect if restated else "no published window changes") in run.result.decision.why
+        assert (restated.where if restated.windows else "no published number changes") in run.result.decision.why
+        assert run.report["verdict"]["restated"] == restated.in_words()
     row, _ = rendered("runs.html.j2", **_list_of(run.listed))
     assert words in row and ("would change" in row) == (not run.status.is_published)
     bookkeeping = bookkeeping_in_words(counts.get("bookkeeping", 0), would=not run.status.is_published)
     assert bookkeeping in run.page and bookkeeping in run.printed
-    would = "Windows that would change" in run.page
+    would = "Numbers that would be restated" in run.page
     assert would == ("would change" in run.printed) == (not run.status.is_published) == (not run.listed.is_published)
     if facts := run.folder.read("facts.json"):
         assert facts["changes"]["counts"] == {c: counts[c] for c in sorted(VISIBLE) if c in counts}
@@ -212,7 +214,7 @@ def test_the_tables_hold_what_the_published_runs_say(spark, runs) -> None:
         own = revisions.where(F.col("run_id") == run.result.run_id)
         counts = run.changes.counts
         assert own.count() == sum(counts.values())
-        assert own.where("cause = 'retraction'").count() == counts.get("retracted", 0)
+        assert own.where("cause = 'retraction'").count() == counts.get("retracted", 0) + counts.get("outgrown", 0)
         assert own.where("revision = 1").count() == counts["inserted"]
         assert spark.table(tables.late).where(F.col("run_id") == run.result.run_id).count() == run.changes.records_late
         row = Ledger(spark, Tables.of(load_pipeline_of(run))).row(run.result.run_id)
@@ -275,12 +277,12 @@ def test_a_run_that_failed_gives_one_reason_everywhere_and_no_figures(spark, run
     for place in (str(raised.value), listed.message, row, what_became(outcome), report["verdict"]["sentence"], page):
         assert reason.replace("`", "") in html.unescape(place).replace("`", "")
     assert Changes.read(folder) is None and report["changes"] is None and listed.changed is None
-    assert "would change" not in row and "Windows that" not in page
+    assert "would change" not in row and "Numbers that" not in page and "Windows that" not in page
 
 
 def test_an_approval_is_asked_for_with_the_same_figures(runs) -> None:
     run = runs["waiting"]
     body = approval_body(run.folder)
-    assert changes_in_words(run.changes.counts) in body
-    for name, text in run.report["changes"]["in_words"].items():
-        assert f"{name}: {text}." in body
+    for change in VISIBLE:
+        assert f"| {change.value.replace('_', ' ')} | {run.changes.counts.get(change, 0):,} |" in body
+    assert run.changes.restated is not None and escaped(run.changes.restated.in_words()) in body

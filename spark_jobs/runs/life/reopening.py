@@ -133,13 +133,19 @@ def discard_staged(
         life.apply(event_that_drops(status), remember, finished_at=None)
         life.attempt = attempts[0]
         Staging(spark, tables.staging(run_id, life.attempt)).drop()
-        if person and folder.read_text(Approval.FILE) is None:
-            said = Approval(
-                decision=Answer.REJECTED, by=person, at=now().isoformat(), comment=why, attempt=life.attempt
-            )
-            said.write(folder)
+        if person and not _has_said_no(folder):
+            answer = Approval(decision=Answer.REJECTED, by=person, at=now().isoformat(), comment=why)
+            answer.model_copy(update={"attempt": life.attempt}).write(folder)
         _ended(folder, status, why, now())
         life.set(finished_at=now())
+
+
+def _has_said_no(folder: RunFolder) -> bool:
+    """Whether a person has answered the run's question with no: then their words are kept."""
+    with suppress(DocumentError):
+        answer = Approval.read(folder)
+        return answer is not None and answer.decision is Answer.REJECTED
+    return False
 
 
 def _ended(folder: RunFolder, status: RunStatus, why: str, at: datetime) -> None:
