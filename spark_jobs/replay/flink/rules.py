@@ -83,7 +83,9 @@ class FlinkRules(RuleBook):
 
     def _whole(self, spec: ReplaySpec, request: TimelineRequest, thresholds: Thresholds) -> Timeline:
         if "maker" not in request.kept:
-            request.kept["maker"] = TimelineMaker(spec.strategy, request.event_times, request.cache)
+            request.kept["maker"] = TimelineMaker(
+                spec.strategy, request.event_times, request.cache, by_subtask=self.holds_back(spec)
+            )
         maker: TimelineMaker = request.kept["maker"]
         if spec.restarts:
             return restarted_timeline(
@@ -106,15 +108,25 @@ def with_subtasks(
     whole: Timeline, buffers: Buffers, spec: ReplaySpec, request: TimelineRequest, thresholds: Thresholds
 ) -> Timeline:
     """The timeline with the steps of each source subtask, and where each hands on what it holds."""
-    found = [_of_subtask(spec.strategy, subtask, request, thresholds) for subtask in spec.strategy.subtasks]
-    steps = of_subtasks({number: own for number, (own, _) in enumerate(found)})
-    idle = {number for number, (_, is_idle) in enumerate(found) if is_idle}
+    if spec.restarts:
+        raise HistoryError(
+            "two phases are not replayed over restarts of the live job",
+            hint="write `flink_sql: {aggregation: one_phase}`, or leave out `live.restarts`",
+        )
     together = whole.steps
     if together is None:
         raise HistoryError(
             "two phases over so many windows",
             hint="replay a shorter range, or larger windows: the closes of all must fit the driver's memory",
         )
+    if together.by_subtask:
+        found, idle = dict(together.by_subtask), set[int]()
+    else:
+        subtasks = enumerate(spec.strategy.subtasks)
+        each = {number: _of_subtask(spec.strategy, subtask, request, thresholds) for number, subtask in subtasks}
+        found = {number: own for number, (own, _) in each.items()}
+        idle = {number for number, (_, is_idle) in each.items() if is_idle}
+    steps = of_subtasks(found)
     records = in_window_time(admitted(request.records, spec.after_watermark), spec.windows)
     times = spec.windows.covering(request.event_times)
     table = replace(
