@@ -29,8 +29,8 @@ def sections() -> dict[str, Callable[..., Iterator]]:
     from tests.bench.scale import cluster, scale, skew
     from tests.bench.small import small
     from tests.bench.strategies import strategies
-    from tests.bench.two_phases import two_phases
     from tests.bench.streaming import streaming
+    from tests.bench.two_phases import two_phases
     from tests.bench.write import write
 
     return {
