@@ -16,6 +16,7 @@ from spark_jobs.replay.assign import in_window_time
 from spark_jobs.replay.columns import (
     ARRIVAL,
     HANDED,
+    NEVER,
     PARTITION,
     PositionColumns,
     admitted,
@@ -24,7 +25,7 @@ from spark_jobs.replay.columns import (
 )
 from spark_jobs.replay.deduplication import is_kept
 from spark_jobs.replay.flink.making import TimelineMaker, restarted_timeline
-from spark_jobs.replay.flink.two_phases import Buffers, at_last_ticks, of_subtasks
+from spark_jobs.replay.flink.two_phases import Buffers, of_subtasks, together
 from spark_jobs.replay.in_memory_timeline import InMemoryTimeline, nothing_closed
 from spark_jobs.replay.rule_book import RuleBook, TimelineRequest
 from spark_jobs.replay.sessions import SessionWork, ThresholdCells, operate, suspicion
@@ -113,24 +114,30 @@ def with_subtasks(
             "two phases are not replayed over restarts of the live job",
             hint="write `flink_sql: {aggregation: one_phase}`, or leave out `live.restarts`",
         )
-    together = whole.steps
-    if together is None:
+    known = whole.steps
+    if known is None:
         raise HistoryError(
             "two phases over so many windows",
             hint="replay a shorter range, or larger windows: the closes of all must fit the driver's memory",
         )
-    if together.by_subtask:
-        found, idle = dict(together.by_subtask), set[int]()
+    if known.by_subtask:
+        found, idle = dict(known.by_subtask), set[int]()
     else:
         subtasks = enumerate(spec.strategy.subtasks)
         each = {number: _of_subtask(spec.strategy, subtask, request, thresholds) for number, subtask in subtasks}
         found = {number: own for number, (own, _) in each.items()}
         idle = {number for number, (_, is_idle) in each.items() if is_idle}
-    steps = of_subtasks(found)
+    steps = of_subtasks(found, flushes=spec.flush)
+    ends = {
+        number: None if spec.flush and number in idle else (NEVER, NEVER, number - len(found) if spec.flush else NEVER)
+        for number in found
+    }
     records = in_window_time(admitted(request.records, spec.after_watermark), spec.windows)
     times = spec.windows.covering(request.event_times)
     table = replace(
-        at_last_ticks(together, steps), by_subtask=steps, flushes=buffers.flushes(records, steps, times, idle)
+        together(known, steps, flushes=spec.flush),
+        by_subtask=steps,
+        flushes=buffers.flushes(records, steps, times, ends),
     )
     return replace(whole, table=table)
 

@@ -14,7 +14,7 @@ position that some record needs, and each record goes with the first one.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,36 +43,42 @@ _BEHIND, _NEXT = "rw_behind", "rw_next"
 _PARTS = ("arrival", "major", "minor")
 
 
-def of_subtasks(steps: Mapping[int, InMemoryTimeline]) -> Mapping[int, InMemoryTimeline]:
-    """The steps of each subtask; at one tick they come in the order of their numbers, before all records."""
-    return {number: _at_own_ticks(own, number - len(steps)) for number, own in steps.items()}
+def of_subtasks(steps: Mapping[int, InMemoryTimeline], *, flushes: bool) -> Mapping[int, InMemoryTimeline]:
+    """The steps of each subtask. At one tick they come in the order of their numbers, before all records.
+
+    So does the end of input where it `flushes`: the subtasks end one after the other.
+    """
+    return {number: _in_order(own, number - len(steps), flushes) for number, own in steps.items()}
 
 
-def _at_own_ticks(steps: InMemoryTimeline, order: int) -> InMemoryTimeline:
+def _shared(positions: np.ndarray, flushes: bool) -> np.ndarray:
+    """Which positions several subtasks may have: ticks, and the end of input."""
+    return (positions[:, 1] < 0) | ((positions[:, 0] == NEVER) & flushes)
+
+
+def _in_order(steps: InMemoryTimeline, order: int, flushes: bool) -> InMemoryTimeline:
     positions = steps.positions.copy()
-    positions[positions[:, 1] < 0, 2] = order
+    positions[_shared(positions, flushes), 2] = order
     return InMemoryTimeline(steps.x_from, positions)
 
 
-def at_last_ticks(whole: InMemoryTimeline, steps: Mapping[int, InMemoryTimeline]) -> InMemoryTimeline:
-    """The whole's steps; of those at a tick, behind the last subtask that reaches the value at this tick."""
+def together(whole: InMemoryTimeline, steps: Mapping[int, InMemoryTimeline], *, flushes: bool) -> InMemoryTimeline:
+    """The whole's steps; of those at a tick or at the end, behind the last subtask that reaches the value there."""
     x_from = np.unique(np.concatenate([whole.x_from, *(own.x_from for own in steps.values())]))
     positions = whole.at(x_from).copy()
-    ticking = positions[:, 1] < 0
-    latest = np.full(len(x_from), -1, dtype=np.int64)
-    found = np.zeros(len(x_from), dtype=bool)
+    shared = _shared(positions, flushes)
+    latest = np.where(shared, -1, positions[:, 2])
     for number, own in sorted(steps.items()):
-        same = ticking & (own.at(x_from)[:, :2] == positions[:, :2]).all(axis=1)
-        latest[same], found[same] = number - len(steps), True
-    positions[found, 2] = latest[found]
+        same = shared & (own.at(x_from)[:, :2] == positions[:, :2]).all(axis=1)
+        latest[same] = number - len(steps)
+    positions[:, 2] = latest
     return InMemoryTimeline(x_from, positions)
 
 
-def _numbered(positions: np.ndarray, *, ends: bool) -> InMemoryTimeline:
-    """The positions in order; `NEVER` is the last where the end of input hands on the rest."""
+def _numbered(positions: np.ndarray, end: tuple[int, int, int] | None) -> InMemoryTimeline:
+    """The positions in order; the last one is the `end` of input where it hands on the rest in time."""
     distinct = np.unique(positions[positions[:, 0] < NEVER], axis=0)
-    never = np.full((int(ends), 3), NEVER, dtype=np.int64)
-    kept = np.concatenate([distinct, never])
+    kept = distinct if end is None else np.concatenate([distinct, np.array([end], dtype=np.int64)])
     return InMemoryTimeline(np.arange(len(kept), dtype=np.int64), kept)
 
 
@@ -113,14 +119,18 @@ class Buffers:
         )
 
     def flushes(
-        self, records: DataFrame, steps: Mapping[int, InMemoryTimeline], span: TimeRange, idle: Collection[int]
+        self,
+        records: DataFrame,
+        steps: Mapping[int, InMemoryTimeline],
+        span: TimeRange,
+        ends: Mapping[int, tuple[int, int, int] | None],
     ) -> Mapping[int, InMemoryTimeline]:
         """Where each subtask hands on what is due: where its watermark reaches another slice end.
 
-        With an idle timeout only where some of all these records needs it. Those that are `idle` at the end of input
-        hand on the rest when all has closed.
+        With an idle timeout only where some of all these records needs it. `ends`: where each hands on the rest; None:
+        it is idle then, and all has closed before.
         """
-        due = {number: _numbered(own.positions, ends=number not in idle) for number, own in steps.items()}
+        due = {number: _numbered(own.positions, ends[number]) for number, own in steps.items()}
         if not self.may_be_idle:
             return due
         known = InMemoryTimeline(np.empty(0, np.int64), np.empty((0, 3), np.int64), by_subtask=steps)
@@ -135,7 +145,7 @@ class Buffers:
         rows = placed.select(self._subtask().alias("subtask"), *needed).distinct().toArrow()
         numbers = rows.column("subtask").to_numpy()
         positions = np.stack([rows.column(part).to_numpy() for part in _PARTS], axis=1)
-        return {number: _numbered(positions[numbers == number], ends=number not in idle) for number in steps}
+        return {number: _numbered(positions[numbers == number], ends[number]) for number in steps}
 
     def _subtask(self) -> Column:
         """The number of the subtask that reads a record's partition."""
@@ -199,7 +209,7 @@ class Buffers:
             if not len(one):
                 continue
             first = PositionColumns(*(F.lit(int(value)).cast("bigint") for value in one[0]))
-            last = F.lit(NEVER if one[-1, 0] == NEVER else None).cast("bigint")
+            last = F.lit(int(one[-1, part]) if one[-1, 0] == NEVER else None).cast("bigint")
             own_last = F.when(own.not_after(first), first.parts[part]).otherwise(last)
             found = F.when(self._subtask() == F.lit(number), own_last).otherwise(found)
         return found
