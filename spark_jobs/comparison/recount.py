@@ -160,7 +160,7 @@ def records_in(
     joined = with_join_keys(assigned, keys).join(F.broadcast(wanted) if are_few else wanted, join_columns(keys))
     floor = F.coalesce(F.element_at(FLOORS, F.col(PARTITION)), F.lit(-1).cast("bigint"))
     handed = position_names(HANDED)[0]  # what a subtask holds back comes to the windows later, or at a checkpoint
-    came = F.coalesce(F.col(handed), F.lit(NEVER)) if handed in joined.columns else F.col(ARRIVAL)
+    came = F.coalesce(F.col(handed), F.col(ARRIVAL)) if handed in joined.columns else F.col(ARRIVAL)
     certain_in = (came <= F.col(LOW)) | (F.col(OFFSET) <= floor)
     return joined.withColumn("rw_certain_in", certain_in).withColumn(
         "rw_certain_out", (F.col(ARRIVAL) > F.col(HIGH)) & ~F.col("rw_certain_in")

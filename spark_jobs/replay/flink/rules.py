@@ -69,17 +69,19 @@ class FlinkRules(RuleBook):
     def comes_before(self, closes: CloseArrays, index: Column, records: DataFrame) -> Column:
         if position_names(HANDED)[0] not in records.columns:
             return super().comes_before(closes, index, records)
+        at_once = super().comes_before(closes, index, records)
         close, handed = closes.at_index(index, records), PositionColumns.named(HANDED)
-        in_time = F.coalesce(handed.not_after(close), F.lit(False))
+        in_time = handed.not_after(close)
         if self.checkpoint_interval is not None:  # one was taken between the record and the close
             waited = close.arrival - F.col(ARRIVAL) > F.lit(self.checkpoint_interval)
             in_time = in_time | (record_position(records).not_after(close) & waited)
-        return in_time & is_kept(records)
+        return F.call_function("if", handed.arrival.isNull(), at_once, in_time & is_kept(records))
 
     def is_undecided(self, closes: CloseArrays, index: Column, records: DataFrame) -> Column | None:
         if position_names(HANDED)[0] not in records.columns:
             return None
         in_time = record_position(records).not_after(closes.at_index(index, records))
+        in_time = PositionColumns.named(HANDED).arrival.isNotNull() & in_time
         return in_time & ~self.comes_before(closes, index, records)
 
     def _whole(self, spec: ReplaySpec, request: TimelineRequest, thresholds: Thresholds) -> Timeline:
@@ -129,7 +131,8 @@ def with_subtasks(
         idle = {number for number, (_, is_idle) in each.items() if is_idle}
     steps = of_subtasks(found, flushes=spec.flush)
     ends = {
-        number: None if spec.flush and number in idle else (NEVER, NEVER, number - len(found) if spec.flush else NEVER)
+        # What ends idle hands on when all has closed.
+        number: (NEVER, NEVER, number - len(found) if spec.flush and number not in idle else NEVER)
         for number in found
     }
     records = in_window_time(admitted(request.records, spec.after_watermark), spec.windows)

@@ -75,10 +75,10 @@ def together(whole: InMemoryTimeline, steps: Mapping[int, InMemoryTimeline], *, 
     return InMemoryTimeline(x_from, positions)
 
 
-def _numbered(positions: np.ndarray, end: tuple[int, int, int] | None) -> InMemoryTimeline:
-    """The positions in order; the last one is the `end` of input where it hands on the rest in time."""
+def _numbered(positions: np.ndarray, end: tuple[int, int, int]) -> InMemoryTimeline:
+    """The positions in order; the last one is the `end` of input."""
     distinct = np.unique(positions[positions[:, 0] < NEVER], axis=0)
-    kept = distinct if end is None else np.concatenate([distinct, np.array([end], dtype=np.int64)])
+    kept = np.concatenate([distinct, np.array([end], dtype=np.int64)])
     return InMemoryTimeline(np.arange(len(kept), dtype=np.int64), kept)
 
 
@@ -101,34 +101,28 @@ class Buffers:
         return any(one.idleness is not None and one.interval for one in self.strategy.of_subtasks)
 
     def handed_on(self, records: DataFrame, steps: InMemoryTimeline, span: TimeRange) -> DataFrame:
-        """The records with the position at which each comes to the windows. `span` holds their times, as windows count.
+        """The records with the position at which each comes to the windows; null where nothing holds it back.
 
-        The event time is as the windows count it, too.
+        `span` holds their times, which are as the windows count them.
         """
         if not steps.by_subtask:
             return records
         behind = F.lit(True) if self.may_be_idle else self._is_behind(records, steps, span)
         placed = self._with_next(records, behind, steps.flushes)
-        own = record_position(records)
-        parts = [
-            F.when(F.col(_BEHIND), later).otherwise(part)
-            for later, part in zip(PositionColumns.named(_NEXT).parts, own.parts, strict=True)
-        ]
-        return placed.withColumns(dict(zip(position_names(HANDED), parts, strict=True))).drop(
-            _BEHIND, *position_names(_NEXT)
-        )
+        later = self._next(records, steps.flushes)
+        parts = dict(zip(position_names(HANDED), (F.when(F.col(_BEHIND), part) for part in later.parts), strict=True))
+        return placed.withColumns(parts).drop(_BEHIND, *position_names(_NEXT))
 
     def flushes(
         self,
         records: DataFrame,
         steps: Mapping[int, InMemoryTimeline],
         span: TimeRange,
-        ends: Mapping[int, tuple[int, int, int] | None],
+        ends: Mapping[int, tuple[int, int, int]],
     ) -> Mapping[int, InMemoryTimeline]:
         """Where each subtask hands on what is due: where its watermark reaches another slice end.
 
-        With an idle timeout only where some of all these records needs it. `ends`: where each hands on the rest; None:
-        it is idle then, and all has closed before.
+        With an idle timeout only where some of all these records needs it. `ends`: where each hands on the rest.
         """
         due = {number: _numbered(own.positions, ends[number]) for number, own in steps.items()}
         if not self.may_be_idle:
@@ -140,7 +134,7 @@ class Buffers:
         reached = closes.at_index(self._index(closes), placed)
         needed = [
             F.when(F.col(_BEHIND), later).otherwise(own).alias(name)
-            for later, own, name in zip(PositionColumns.named(_NEXT).parts, reached.parts, _PARTS, strict=True)
+            for later, own, name in zip(self._next(records, due).parts, reached.parts, _PARTS, strict=True)
         ]
         rows = placed.select(self._subtask().alias("subtask"), *needed).distinct().toArrow()
         numbers = rows.column("subtask").to_numpy()
@@ -179,7 +173,7 @@ class Buffers:
         return F.call_function("if", soon, F.lit(False), looked_up)
 
     def _with_next(self, records: DataFrame, behind: Column, flushes: Mapping[int, InMemoryTimeline]) -> DataFrame:
-        """Add `rw_behind`, and where it is true `rw_next_*`: the first position at or after the record's to hand on."""
+        """Add `rw_behind`, and where it is true and there is one `rw_next_*`: the position to hand on between two."""
         ranges = [_between(number, own.positions) for number, own in flushes.items()]
         table = {name: np.concatenate([own[name] for own in ranges]) for name in ranges[0]}
         start, end, groups = (table.pop(name) for name in ("start", "end", "group"))
@@ -191,28 +185,25 @@ class Buffers:
             flagged, F.when(F.col(_BEHIND), F.col(ARRIVAL)), start, end, table,
             group=self._subtask(), groups=groups, fits=fits, how="left",
         )  # fmt: skip
-        firsts = {number: own.positions for number, own in flushes.items()}
-        return placed.drop(*position_names("rw_after")).withColumns(
-            {
-                name: F.coalesce(F.col(name), self._outside(own, firsts, part))
-                for part, name in enumerate(position_names(_NEXT))
-            }
-        )
+        return placed.drop(*position_names("rw_after"))
 
-    def _outside(self, own: PositionColumns, positions: Mapping[int, np.ndarray], part: int) -> Column:
-        """Of a record in no range: the first position of all, if it comes before that one, else the end of input.
+    def _next(self, records: DataFrame, flushes: Mapping[int, InMemoryTimeline]) -> PositionColumns:
+        """The first position at or after a record's own at which its subtask hands on, by `_with_next`.
 
-        Null where the end of input comes too late.
+        A record in no range comes before the first position of all, else it waits for the end of input.
         """
-        found = F.lit(None).cast("bigint")
-        for number, one in positions.items():
-            if not len(one):
-                continue
-            first = PositionColumns(*(F.lit(int(value)).cast("bigint") for value in one[0]))
-            last = F.lit(int(one[-1, part]) if one[-1, 0] == NEVER else None).cast("bigint")
-            own_last = F.when(own.not_after(first), first.parts[part]).otherwise(last)
-            found = F.when(self._subtask() == F.lit(number), own_last).otherwise(found)
-        return found
+        own = record_position(records)
+        outside = []
+        for part in range(len(_PARTS)):
+            found = F.lit(NEVER)
+            for number, steps in flushes.items():
+                first = PositionColumns(*(F.lit(int(value)).cast("bigint") for value in steps.positions[0]))
+                last = F.lit(int(steps.positions[-1, part])).cast("bigint")
+                of_subtask = F.when(own.not_after(first), first.parts[part]).otherwise(last)
+                found = F.when(self._subtask() == F.lit(number), of_subtask).otherwise(found)
+            outside.append(found)
+        inside = PositionColumns.named(_NEXT).parts
+        return PositionColumns(*(F.coalesce(a, b) for a, b in zip(inside, outside, strict=True)))
 
 
 def _between(group: int, positions: np.ndarray) -> dict[str, np.ndarray]:
