@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from pyspark.sql import Column, DataFrame
@@ -34,12 +35,12 @@ from spark_jobs.replay.columns import (
     position_names,
     record_position,
 )
-from spark_jobs.replay.grid import RegularGrid, WallClockGrid
+from spark_jobs.replay.grid import EndGrid, RegularGrid, WallClockGrid
 from spark_jobs.replay.in_memory_timeline import InMemoryTimeline
 from spark_jobs.replay.range_lookup import joined_to_ranges
-from spark_jobs.replay.timeline import PartitionCloseArrays
+from spark_jobs.replay.timeline import CloseArrays
 
-_BEHIND, _NEXT = "rw_behind", "rw_next"
+_BEHIND, _NEXT, _SUBTASK, _PLACE = "rw_behind", "rw_next", "rw_subtask", "rw_place"
 _PARTS = ("arrival", "major", "minor")
 
 
@@ -82,6 +83,26 @@ def _numbered(positions: np.ndarray, end: tuple[int, int, int]) -> InMemoryTimel
     return InMemoryTimeline(np.arange(len(kept), dtype=np.int64), kept)
 
 
+class SubtaskCloses(CloseArrays):
+    """Where each subtask's own watermark reaches consecutive slice ends: int64 of shape (subtasks, ends, 3)."""
+
+    def __init__(self, grid: EndGrid, first: int, by_subtask: np.ndarray) -> None:
+        super().__init__(grid, first, by_subtask.reshape(-1, 3))
+        self._by_subtask = by_subtask
+
+    def place(self, index: Column) -> Column:
+        """The place of a subtask's end number `first + index`, for `at_index`; null for an end outside."""
+        count = self._by_subtask.shape[1]
+        return F.when((index >= 0) & (index < F.lit(count)), F.col(_SUBTASK) * F.lit(count) + index).cast("int")
+
+    @cached_property
+    def least_delay(self) -> int | None:
+        """The least processing time (ms) from a slice end to its close by any subtask; None: no useful bound."""
+        found = [CloseArrays(self.grid, self.first, own).least_delay for own in self._by_subtask]
+        known = [delay for delay in found if delay is not None]
+        return min(known) if len(known) == len(found) else None
+
+
 @dataclass(frozen=True)
 class Buffers:
     """The buffers of all subtasks."""
@@ -107,11 +128,14 @@ class Buffers:
         """
         if not steps.by_subtask:
             return records
-        behind = F.lit(True) if self.may_be_idle else self._is_behind(records, steps, span)
-        placed = self._with_next(records, behind, steps.flushes)
+        records = records.withColumn(_SUBTASK, self._subtask())
+        records = (
+            records.withColumn(_BEHIND, F.lit(True)) if self.may_be_idle else self._with_behind(records, steps, span)
+        )
+        placed = self._with_next(records, steps.flushes)
         later = self._next(records, steps.flushes)
         parts = dict(zip(position_names(HANDED), (F.when(F.col(_BEHIND), part) for part in later.parts), strict=True))
-        return placed.withColumns(parts).drop(_BEHIND, *position_names(_NEXT))
+        return placed.withColumns(parts).drop(_BEHIND, _SUBTASK, _PLACE, *position_names(_NEXT))
 
     def flushes(
         self,
@@ -128,15 +152,14 @@ class Buffers:
         if not self.may_be_idle:
             return due
         known = InMemoryTimeline(np.empty(0, np.int64), np.empty((0, 3), np.int64), by_subtask=steps)
-        closes = self._own_closes(known, span)
-        behind = self._is_behind(records, known, span)
-        placed = self._with_next(records, behind, due)
-        reached = closes.at_index(self._index(closes), placed)
+        records = self._with_behind(records.withColumn(_SUBTASK, self._subtask()), known, span)
+        placed = self._with_next(records, due)
+        reached = self._own_closes(known, span).at_index(F.col(_PLACE), placed)
         needed = [
             F.when(F.col(_BEHIND), later).otherwise(own).alias(name)
             for later, own, name in zip(self._next(records, due).parts, reached.parts, _PARTS, strict=True)
         ]
-        rows = placed.select(self._subtask().alias("subtask"), *needed).distinct().toArrow()
+        rows = placed.select(F.col(_SUBTASK).alias("subtask"), *needed).distinct().toArrow()
         numbers = rows.column("subtask").to_numpy()
         positions = np.stack([rows.column(part).to_numpy() for part in _PARTS], axis=1)
         return {number: _numbered(positions[numbers == number], ends[number]) for number in steps}
@@ -146,44 +169,44 @@ class Buffers:
         pairs = [F.lit(v) for number, own in enumerate(self.strategy.subtasks) for p in own for v in (p, number)]
         return F.create_map(*pairs)[F.col(PARTITION)]
 
-    def _index(self, closes: PartitionCloseArrays) -> Column:
+    def _index(self, closes: SubtaskCloses) -> Column:
         """The number of the record's slice end in `closes`."""
         grid = RegularGrid(self.slices.step, self.slices.offset % self.slices.step)
         end = grid.floor(F.col(EVENT_TIME)) + F.lit(self.slices.step)
         return (grid.index(end) - F.lit(closes.first)).cast("int")
 
-    def _own_closes(self, steps: InMemoryTimeline, span: TimeRange) -> PartitionCloseArrays:
+    def _own_closes(self, steps: InMemoryTimeline, span: TimeRange) -> SubtaskCloses:
         grid, step = self.grid, self.slices.step
         first = grid.first_index_at_or_after(span.start)
         count = grid.first_index_at_or_after(span.end + 2 * step) - first + 1
         x = grid.closes(first, count)
-        subtask_of = {p: number for number, own in enumerate(self.strategy.subtasks) for p in own}
-        by_partition = np.stack([steps.by_subtask[number].at(x) for number in subtask_of.values()])
-        latest = by_partition.max(axis=0)
-        return PartitionCloseArrays(grid, first, latest, partitions=tuple(subtask_of), by_partition=by_partition)
+        return SubtaskCloses(grid, first, np.stack([own.at(x) for _, own in sorted(steps.by_subtask.items())]))
 
-    def _is_behind(self, records: DataFrame, steps: InMemoryTimeline, span: TimeRange) -> Column:
-        """Whether a record's slice ended before it, by its own subtask's watermark."""
+    def _with_behind(self, records: DataFrame, steps: InMemoryTimeline, span: TimeRange) -> DataFrame:
+        """Add `rw_behind`: whether a record's slice ended before it, by its own subtask's watermark.
+
+        `rw_place` is a column of its own, so that Spark computes it once.
+        """
         closes = self._own_closes(steps, span)
-        looked_up = ~record_position(records).not_after(closes.at_index(self._index(closes), records))
-        looked_up = F.coalesce(looked_up, F.lit(False))
-        if closes.least_delay is None:
-            return looked_up
-        soon = F.col(ARRIVAL) - F.lit(closes.least_delay) < F.col(EVENT_TIME)
-        return F.call_function("if", soon, F.lit(False), looked_up)
+        placed = records.withColumn(_PLACE, closes.place(self._index(closes)))
+        looked_up = ~record_position(placed).not_after(closes.at_index(F.col(_PLACE), placed))
+        behind = F.coalesce(looked_up, F.lit(False))
+        if closes.least_delay is not None:
+            soon = F.col(ARRIVAL) - F.lit(closes.least_delay) < F.col(EVENT_TIME)
+            behind = F.call_function("if", soon, F.lit(False), behind)
+        return placed.withColumn(_BEHIND, behind)
 
-    def _with_next(self, records: DataFrame, behind: Column, flushes: Mapping[int, InMemoryTimeline]) -> DataFrame:
-        """Add `rw_behind`, and where it is true and there is one `rw_next_*`: the position to hand on between two."""
+    def _with_next(self, records: DataFrame, flushes: Mapping[int, InMemoryTimeline]) -> DataFrame:
+        """Add, where `rw_behind` is true and there is one `rw_next_*`: the position to hand on between two."""
         ranges = [_between(number, own.positions) for number, own in flushes.items()]
         table = {name: np.concatenate([own[name] for own in ranges]) for name in ranges[0]}
         start, end, groups = (table.pop(name) for name in ("start", "end", "group"))
         own = record_position(records)
         after = PositionColumns.named("rw_after").before(own)
         fits = after & own.not_after(PositionColumns.named(_NEXT))
-        flagged = records.withColumn(_BEHIND, behind)
         placed = joined_to_ranges(
-            flagged, F.when(F.col(_BEHIND), F.col(ARRIVAL)), start, end, table,
-            group=self._subtask(), groups=groups, fits=fits, how="left",
+            records, F.when(F.col(_BEHIND), F.col(ARRIVAL)), start, end, table,
+            group=F.col(_SUBTASK), groups=groups, fits=fits, how="left",
         )  # fmt: skip
         return placed.drop(*position_names("rw_after"))
 
@@ -200,7 +223,7 @@ class Buffers:
                 first = PositionColumns(*(F.lit(int(value)).cast("bigint") for value in steps.positions[0]))
                 last = F.lit(int(steps.positions[-1, part])).cast("bigint")
                 of_subtask = F.when(own.not_after(first), first.parts[part]).otherwise(last)
-                found = F.when(self._subtask() == F.lit(number), of_subtask).otherwise(found)
+                found = F.when(F.col(_SUBTASK) == F.lit(number), of_subtask).otherwise(found)
             outside.append(found)
         inside = PositionColumns.named(_NEXT).parts
         return PositionColumns(*(F.coalesce(a, b) for a, b in zip(inside, outside, strict=True)))
