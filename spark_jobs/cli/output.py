@@ -182,7 +182,7 @@ def print_result(result, columns: str = "*", status: RunStatus | None = None) ->
         return
     table = Table(title=f"Run {result.run_id}", show_header=False, title_justify="left")
     counts = result.counts
-    table.add_row("records read", f"{counts.records_read:,} ({counts.records_quarantined:,} in quarantine)")
+    table.add_row("new records", f"{counts.records_read:,} ({counts.records_quarantined:,} in quarantine)")
     changed = {"counts": result.changes, "windows_recomputed": result.windows_recomputed}
     figures = RunFigures.of(Changes.model_validate(counts.counted() | changed))
     states = f" ({counts.windows_open:,} still open, {counts.windows_all_late:,} only late records)"

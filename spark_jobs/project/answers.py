@@ -115,7 +115,12 @@ class Answers:
         """What the history and the engine's own records allow."""
         if self.engine is Engine.SPARK and "checkpoint" in self.watermark:
             return Fidelity("recorded", "the query's checkpoint says in which micro-batch each record was.")
-        return fidelity_of(self.address, self.sample, self.position)
+        found = fidelity_of(self.address, self.sample, self.position)
+        if self.engine.decides_by_order_alone and found.level == "approximate":
+            return Fidelity(
+                "log_order", "the order in each partition decides which records were late, and the log has it."
+            )
+        return found
 
 
 def position_fields(proposal: PositionProposal, arrival_kind: str) -> dict[str, str]:

@@ -36,6 +36,7 @@ from spark_jobs.project.flink_source import (
     columns_of,
     event_time,
     of_sink,
+    on_files,
 )
 from spark_jobs.project.yaml_text import scalar
 
@@ -87,10 +88,20 @@ class Imported:
 
 
 def import_script(
-    text: str, file: str, parser: FlinkParser, timer_start: str | None = None, version: str | None = None
+    text: str,
+    file: str,
+    parser: FlinkParser,
+    timer_start: str | None = None,
+    history: str | None = None,
+    version: str | None = None,
 ) -> Imported:
-    """Import a script of a job on this version of Flink. Raises DefinitionError for text that is not Flink SQL."""
+    """Import a script of a job on this version of Flink. Raises DefinitionError for text that is not Flink SQL.
+
+    `history`: files that hold the records of the script's topics, as `files:data/*.jsonl`; None: the topics are read.
+    """
     script = read_script(parser.statements(text, file))
+    if history is not None:
+        script.tables = {name: on_files(table, history) for name, table in script.tables.items()}
     remarks = [_unused(name, value) for name, value in script.settings.items() if not name.startswith(EMIT)]
     found = [remark for remark in remarks if remark is not None]
     found += [Remark(other.line, other.text[:60], "this statement has no counterpart") for other in script.others]

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Container, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import PurePath
 
 from spark_jobs.definition.instants import format_instant
 from spark_jobs.definition.kafka import SECRET
+from spark_jobs.errors import DefinitionError
 from spark_jobs.eventtime.durations import format_duration
 from spark_jobs.project.flink_doubts import doubts
 from spark_jobs.project.flink_parser import FlinkParser, SqlNode, column_sql, tidy
@@ -181,12 +183,43 @@ def _is_processing_time(computed: SqlNode) -> bool:
     return any(not node.is_leaf and node.operator == "PROCTIME" for node in computed.all())
 
 
+_OF_FILES = {".json": "json", ".jsonl": "json", ".ndjson": "json", ".csv": "csv", ".parquet": "parquet",
+             ".orc": "orc", ".avro": "avro"}  # fmt: skip
+_PLACED = {"partition": ("kafka_partition", "INT"), "offset": ("kafka_offset", "BIGINT"),
+           "arrival": ("kafka_timestamp", "TIMESTAMP")}  # fmt: skip
+"""What files of a topic have to hold beside the records, under names that a person corrects."""
+
+
+def on_files(table: SourceTable, history: str) -> SourceTable:
+    """The table with its topic's records in files, `history` as `files:data/*.jsonl`. Raises DefinitionError."""
+    kind, _, path = history.partition(":")
+    if kind != "files" or not path:
+        raise DefinitionError(f"--history {history!r}", hint="Write files:PATTERN, as files:data/*.jsonl.")
+    return replace(table, files=path) if table.options.get("connector", Located("", 0)).text == "kafka" else table
+
+
+def _files_instead(lines: Lines, table: SourceTable, options: dict[str, Located], connector: Located) -> None:
+    """Add the files that hold the topic's records; what the script says of the topic has no effect then."""
+    _kafka(Lines(), table, options, connector)
+    suffix = PurePath(table.files).suffix
+    lines.add("  kind: files", None, "--history, in place of the topic")
+    lines.add(f"  path: {json.dumps(table.files)}")
+    if suffix not in _OF_FILES:
+        why = f"its name ends in none of {', '.join(_OF_FILES)}"
+        raise NoCounterpartError(f"--history files:{table.files}", why, connector.line)
+    lines.add(f"  format: {_OF_FILES[suffix]}")
+    placed = ", ".join(f"{name}: {column}" for name, (column, _) in _PLACED.items())
+    lines.add(f"  position: {{{placed}}}", None, "CHECK: the columns of the files that hold them")
+
+
 def add_history(lines: Lines, table: SourceTable) -> None:
     """Add `history` and `value`. Raises NoCounterpartError for connectors and formats that have none."""
     options = dict(table.options)
     connector = options.pop("connector", Located("", table.line))
     lines.add("history:")
-    if connector.text == "kafka":
+    if table.files:
+        _files_instead(lines, table, options, connector)
+    elif connector.text == "kafka":
         _kafka(lines, table, options, connector)
     elif connector.text == "filesystem" and "path" in options:
         path = options.pop("path")
@@ -202,7 +235,7 @@ def add_history(lines: Lines, table: SourceTable) -> None:
     else:
         why = "a history is a Kafka topic, files or a Hive table: write `history` by hand"
         raise NoCounterpartError(f"'connector' = '{connector.text}'", why, connector.line)
-    _value(lines, table, options, is_topic=connector.text == "kafka")
+    _value(lines, table, options, is_topic=connector.text == "kafka" and not table.files)
     for name, option in options.items():
         if name not in _WATERMARK_OPTIONS:
             text = "***" if SECRET.search(f"{name} {option.text}") else option.text
@@ -248,7 +281,7 @@ def _kafka(lines: Lines, table: SourceTable, options: dict[str, Located], connec
 def _value(lines: Lines, table: SourceTable, options: dict[str, Located], *, is_topic: bool) -> None:
     chosen = options.pop("value.format", None) or options.pop("format", None) or Located("", table.line)
     options.pop("format", None)
-    if not is_topic and chosen.text in _TYPED:
+    if not is_topic and (PurePath(table.files).suffix.lstrip(".") if table.files else chosen.text) in _TYPED:
         return
     if chosen.text in _CHANGES:
         why = (
@@ -283,6 +316,8 @@ def _value(lines: Lines, table: SourceTable, options: dict[str, Located], *, is_
                 lines.remark(column.line, f"column {column.name} {column.type}", "a time without zone is read as UTC")
             if "TIME(" in column.type or "MULTISET" in column.type:
                 raise NoCounterpartError(f"{column.name} {column.type}", "Spark has no such type", column.line)
+    if table.files:
+        fields += [f"{quoted(column)} {kind}" for column, kind in _PLACED.values()]
     lines.add(f"  schema: {json.dumps(', '.join(fields))}", table.line)
 
 

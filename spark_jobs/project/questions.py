@@ -204,8 +204,8 @@ class _Settling:
         kind = ""
         if arrival is not None:
             why_kind = (
-                "append_time: the broker's clock (message.timestamp.type=LogAppendTime), exact. producer_time: the "
-                "producer's clock, which is Kafka's default, approximate."
+                "append_time: the broker's clock (message.timestamp.type=LogAppendTime). producer_time: the producer's "
+                "clock, which is Kafka's default: approximate, but for Kafka Streams, where only the order counts."
             )
             default = "append_time" if found.is_broker_time and arrival == found.arrival else "producer_time"
             kind = self("arrival_kind", "Whose clock is the arrival", why_kind, default, _one_of(_KINDS))

@@ -22,7 +22,7 @@ from spark_jobs.eventtime.windows import (
     SlidingWindows,
     TumblingWindows,
 )
-from spark_jobs.replay.columns import EVENT_TIME, GAP, INSTANT
+from spark_jobs.replay.columns import EVENT_TIME, GAP, INSTANT, is_within
 from spark_jobs.replay.grid import day_start, local_day_index, start_of
 from spark_jobs.spark.conditions import any_of
 
@@ -98,6 +98,26 @@ def assign_windows(records: DataFrame, windows: AlignedWindows) -> DataFrame:
             return assigned.withColumn(END, day_start(windows, index + F.lit(1)))
         case _:
             raise TypeError(f"no Spark assignment for {type(windows).__name__}")
+
+
+def windows_of_each(windows: AlignedWindows, span: TimeRange | None) -> Column:
+    """How many windows with a start in `span` (None: any) a record with an event time is in."""
+    start, ts = latest_start(windows), F.col(EVENT_TIME)
+
+    def is_chosen(begin: Column) -> Column:
+        return F.lit(True) if span is None else is_within(begin, span)
+
+    match windows:
+        case WallClockWindows(inner):
+            return windows_of_each(inner, span)
+        case SlidingWindows(size, slide):
+            backs = F.lit([k * slide for k in range(-(-size // slide))]).cast("array<bigint>")
+            return F.size(F.filter(backs, lambda back: (start - back > ts - F.lit(size)) & is_chosen(start - back)))
+        case CumulativeWindows(size, step):
+            ends = F.lit(size // step) - F.floor((ts - start) / F.lit(step))
+            return F.when(is_chosen(start), ends).otherwise(0)
+        case _:
+            return F.when(is_chosen(start), 1).otherwise(0)
 
 
 def in_window_time(records: DataFrame, windows: AnyWindows) -> DataFrame:

@@ -40,6 +40,8 @@ ADMITTED = "rw_admitted"
 ON_TIME = "records_on_time"
 LATE = "records_late"
 DROPPED = "records_dropped"
+NOT_COUNTED = "records_not_counted"
+"""Records that are in time for a window that keeps its value; there only once a window has kept its value."""
 PANE = "pane"
 STATE = "state"
 CLOSED_AT = "closed_at"
@@ -150,13 +152,13 @@ def end_offset(as_of: Mapping[int, int], partition: str = PARTITION) -> Column:
 
 
 def records_in(windows: DataFrame) -> Column:
-    """How many records a window counts: on time, late and dropped, as far as it has these columns."""
+    """How many records a window has had: on time, late, dropped, not counted, as far as it has these columns."""
     return functools.reduce(operator.add, (F.coalesce(c, F.lit(0)) for c in counts_of(windows)), F.lit(0))
 
 
 def counts_of(windows: DataFrame) -> list[str]:
     """The columns that count records, as far as the windows have them."""
-    return [c for c in (ON_TIME, LATE, DROPPED) if c in windows.columns]
+    return [c for c in (ON_TIME, LATE, DROPPED, NOT_COUNTED) if c in windows.columns]
 
 
 def identity_columns(records: DataFrame) -> list[str]:

@@ -172,10 +172,16 @@ class Replay:
 
     def with_last_panes(self) -> Replay:
         """The same replay with one row for each window, its last pane; it shares the timeline."""
-        if self.spec.panes is Panes.LAST:
-            return self
-        other = Replay(self.history, replace(self.spec, panes=Panes.LAST), is_placed=True)
+        return self if self.spec.panes is Panes.LAST else self._with(replace(self.spec, panes=Panes.LAST))
+
+    def with_aggregates(self, more: Mapping[str, str]) -> Replay:
+        """The same replay with more aggregates (SQL by name); it shares the timeline."""
+        return self._with(replace(self.spec, aggregates={**self.spec.aggregates, **more}))
+
+    def _with(self, spec: ReplaySpec) -> Replay:
+        other = Replay(self.history, spec, is_placed=True)
         other.timeline, other.set_aside = self.timeline, self.set_aside
+        other.has_own_timeline = self.has_own_timeline
         other._given, other._not_placed = self._given, self._not_placed
         return other
 
@@ -183,7 +189,7 @@ class Replay:
         """A replay of the same records by other rules; its timeline is made of these records."""
         return Replay(self._given, spec)
 
-    @property
+    @cached_property
     def has_own_timeline(self) -> bool:
         """Whether the timeline is made of the history's records, and of nothing that an earlier process has kept."""
         return self._state is None and self._saved is None and self._timeline_records is self.history.records

@@ -18,6 +18,7 @@ from spark_jobs.eventtime.flink.strategy import WatermarkStrategy
 from spark_jobs.eventtime.kafka_streams.task import Topology
 from spark_jobs.eventtime.spark.aggregation import OutputMode
 from spark_jobs.eventtime.spark.deduplication import DeduplicationKind
+from spark_jobs.functions.prepared import aggregates_of
 from spark_jobs.replay.deduplication import ID, Deduplication, FirstByProcessingTime, FirstByRowTime, SparkDeduplication
 from spark_jobs.replay.defined_windows import slices_of, windows_of
 from spark_jobs.replay.flink.rules import FLINK, FlinkRules
@@ -152,7 +153,7 @@ def spec_of(
         windows=windows_of(pipeline),
         allowed_lateness=pipeline.allowed_lateness,
         keys=tuple(pipeline.keys),
-        aggregates=dict(pipeline.aggregates),
+        aggregates=dict(aggregates_of(pipeline)),
         after_watermark=pipeline.filter.after_watermark,
         mode=mode,
         panes=panes or Panes(pipeline.panes),
