@@ -15,12 +15,22 @@ from spark_jobs.comparison.emitted import OFFSETS
 from spark_jobs.comparison.join_keys import join_columns, with_join_keys
 from spark_jobs.comparison.timing_band import closes_of
 from spark_jobs.eventtime.flink.strategy import WatermarkScope
-from spark_jobs.eventtime.ranges import ranges_of
+from spark_jobs.eventtime.ranges import TimeRange, ranges_of
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP
 from spark_jobs.replay.aggregates import conditional
-from spark_jobs.replay.assign import END, START, assign_windows, in_spans, in_window_time
+from spark_jobs.replay.assign import END, START, assign_windows, in_spans
 from spark_jobs.replay.band import Band
-from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, NEVER, OFFSET, PARTITION, PositionColumns, admitted
+from spark_jobs.replay.columns import (
+    ARRIVAL,
+    EVENT_TIME,
+    HANDED,
+    NEVER,
+    OFFSET,
+    PARTITION,
+    PositionColumns,
+    admitted,
+    position_names,
+)
 from spark_jobs.replay.engine import Replay
 from spark_jobs.replay.flink.inversion import first_reached
 
@@ -141,14 +151,17 @@ def records_in(
         starts = [row[0] for row in doubt.select(START).where(F.col(START).isNotNull()).distinct().collect()]
     spans = ranges_of(sorted(set(starts)), windows.longest, _MAX_SPANS)
     records = replay.entering.where(F.col(EVENT_TIME).isNotNull())
-    records = in_window_time(admitted(records, replay.spec.after_watermark), windows)
+    whole = TimeRange(min((s.start for s in spans), default=0), max((s.end for s in spans), default=0))
+    records = replay.for_windows(admitted(records, replay.spec.after_watermark), whole)
     assigned = assign_windows(in_spans(records, windows, spans), windows)
     wanted = doubt.join(ends, END).select(
         *join_columns(keys), LOW, HIGH, FLOORS, *(F.col(c).alias(f"rw_d_{c}") for c in more)
     )
     joined = with_join_keys(assigned, keys).join(F.broadcast(wanted) if are_few else wanted, join_columns(keys))
     floor = F.coalesce(F.element_at(FLOORS, F.col(PARTITION)), F.lit(-1).cast("bigint"))
-    certain_in = (F.col(ARRIVAL) <= F.col(LOW)) | (F.col(OFFSET) <= floor)
+    handed = position_names(HANDED)[0]  # what a subtask holds back comes to the windows later, or at a checkpoint
+    came = F.coalesce(F.col(handed), F.col(ARRIVAL)) if handed in joined.columns else F.col(ARRIVAL)
+    certain_in = (came <= F.col(LOW)) | (F.col(OFFSET) <= floor)
     return joined.withColumn("rw_certain_in", certain_in).withColumn(
         "rw_certain_out", (F.col(ARRIVAL) > F.col(HIGH)) & ~F.col("rw_certain_in")
     )

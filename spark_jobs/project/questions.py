@@ -254,7 +254,12 @@ class _Settling:
     def is_sql(self) -> bool:
         """Whether the live job is a query of Flink SQL, whose windows are computed by other operators."""
         why = "A job written with the DataStream API, or a query of Flink SQL: their windows differ, see docs/flink.md."
-        return self("job", "Kind of Flink job", why, _DATASTREAM, _one_of(_JOBS)) == _SQL
+        is_sql = self("job", "Kind of Flink job", why, _DATASTREAM, _one_of(_JOBS)) == _SQL
+        for flag in ("generator", "bound", "lateness") if is_sql else ("lag",):
+            if self.flags.get(flag) is not None:
+                what = f"{_option(flag)} belongs to {'a DataStream job' if is_sql else 'a query of Flink SQL'}"
+                raise DefinitionError(what, hint="It has --lag." if is_sql else "Or --job sql.")
+        return is_sql
 
     def sql_watermark(self, found: Disorder) -> tuple[dict[str, str], str]:
         """The fields of a table's `watermark`, and the one whose value is what was measured; empty: none is."""

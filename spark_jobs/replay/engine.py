@@ -229,10 +229,10 @@ class Replay:
             return self.sessions(span).windows
         if self.spec.mode is Mode.COMPLETE:
             return complete_windows(in_window_time(self._usable, self.spec.windows), self.spec, span)
-        records = self._for_windows(self._records_of(span, band), span)
+        records = self.for_windows(self._records_of(span, band), span)
         return replay_windows(records, self.spec, self.timeline, span, band, only)
 
-    def _for_windows(self, records: DataFrame, span: TimeRange) -> DataFrame:
+    def for_windows(self, records: DataFrame, span: TimeRange) -> DataFrame:
         """The records with their times and their positions as the windows have them."""
         times = TimeRange(span.start, span.end + 2 * self.spec.aligned_windows.longest)
         placed = in_window_time(records, self.spec.windows)
@@ -260,7 +260,7 @@ class Replay:
         if records is not None:
             placed = self._without_duplicates(self.spec.rules.read(self.spec.rules.placed(records), self.spec))
             candidates = placed.where(F.col(EVENT_TIME).isNotNull())
-        late = in_instants(late_records(self._for_windows(candidates, span), self.spec, self.timeline, span, chosen))
+        late = in_instants(late_records(self.for_windows(candidates, span), self.spec, self.timeline, span, chosen))
         between = self.spec.rules.late_between_windows and _has_gaps(self.spec)
         return late.unionByName(self._late_between_windows(span, candidates)) if between else late
 

@@ -150,7 +150,7 @@ class RuleBook(ABC):
         return False
 
     def held_back(self, records: DataFrame, spec: ReplaySpec, timeline: Timeline, span: TimeRange) -> DataFrame:
-        """The records, with the position at which each comes to the windows where that is not its own (`HANDED`).
+        """The records with the position at which each comes to the windows (`HANDED`); null where it is its own.
 
         `span` holds their event times, which are as the windows count them.
         """

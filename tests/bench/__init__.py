@@ -31,11 +31,13 @@ def sections() -> dict[str, Callable[..., Iterator]]:
     from tests.bench.small import small
     from tests.bench.strategies import strategies
     from tests.bench.streaming import streaming
+    from tests.bench.two_phases import two_phases
     from tests.bench.write import write
 
     return {
         "engine": engine,
         "strategies": strategies,
+        "two_phases": two_phases,
         "streaming": streaming,
         "recorded": recorded,
         "sliding": sliding,

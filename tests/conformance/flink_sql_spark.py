@@ -7,6 +7,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from spark_jobs.eventtime.flink.wall_clock import WallClockSessions
+from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.windows import AlignedWindows
 from spark_jobs.replay.assign import END, START
 from spark_jobs.replay.columns import PANE, Position
@@ -23,14 +24,14 @@ _AGGREGATES = {
 }
 
 
-def run_spark(spark: SparkSession, case: SqlCase, version: Version) -> list[list[Any]]:
-    """The rows that the live job gives, in the columns of the format."""
+def replay_of(spark: SparkSession, case: SqlCase, version: Version, interval: int | None = None) -> Replay:
+    """The replay of a case; `interval` is what the definition says of checkpoints (ms)."""
     windows = case.windows
     if isinstance(windows, WallClockSessions):
         raise TypeError("sessions in a wall clock's time have no engine on Spark")
     history = case_history(case, case_records(spark, case))
     spec = ReplaySpec(
-        rules=FlinkRules(case.slices(version)),
+        rules=FlinkRules(case.slices(version), interval),
         strategy=case.sql_strategy(version),
         windows=windows,
         allowed_lateness=case.allowed_lateness,
@@ -40,10 +41,22 @@ def run_spark(spark: SparkSession, case: SqlCase, version: Version) -> list[list
         panes=Panes.ALL,
         flush=case.flush,
     )
-    span = windows.covering(history.event_times)
+    return Replay(history, spec, exact_positions=True)
+
+
+def span_of(replay: Replay) -> TimeRange:
+    """A range that holds every window of a replay."""
+    windows = replay.spec.windows
+    span = windows.covering(replay.history.event_times)
     if isinstance(windows, AlignedWindows):
-        span = span.__class__(span.start - windows.longest, span.end + windows.longest)
-    with Replay(history, spec, exact_positions=True) as replay:
+        return TimeRange(span.start - windows.longest, span.end + windows.longest)
+    return span
+
+
+def run_spark(spark: SparkSession, case: SqlCase, version: Version) -> list[list[Any]]:
+    """The rows that the live job gives, in the columns of the format."""
+    with replay_of(spark, case, version) as replay:
+        span = span_of(replay)
         fired = replay.sessions(span).windows if replay.merges else replay.windows(span)
         columns = ["key", START, END, PANE, *_AGGREGATES, *FIRED_COLUMNS]
         found = fired.where(f"{PANE} IS NOT NULL").select(*columns).collect()

@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from spark_jobs.replay.assign import START
+from spark_jobs.replay.band import UNDECIDED, Band
 from tests.conformance.case import load_cases
 from tests.conformance.flink_sql_case import SqlCase, Version, first_difference
 from tests.conformance.flink_sql_sequential import run_sequential
-from tests.conformance.flink_sql_spark import run_spark
+from tests.conformance.flink_sql_spark import replay_of, run_spark, span_of
 from tests.sampling import sample
 
 CASES = load_cases(Path("tests/golden/flink_sql"))
@@ -76,3 +78,24 @@ def test_flink_refuses_what_import_says_it_refuses() -> None:
     assert "doesn't support early-fire and late-fire" in error("emit_late_fire_table_function")
     assert "requires set 'allow-lateness'" in error("emit_late_fire_alone_group_by_tumble")
     assert error("emit_allow_lateness_group_by_session") == ""
+
+
+def counted(spark, name: str, interval: int | None = None) -> dict[int, tuple[int, int]]:
+    """By window start (minutes of the day) how many records a window counts, and how many are undecided."""
+    case = SqlCase.read(Path(f"tests/golden/flink_sql/{name}.json"))
+    with replay_of(spark, case, case.versions[0], interval) as replay:
+        rows = replay.with_last_panes().windows(span_of(replay), Band(margin=0, slack=0)).collect()
+    return {row[START] // 60_000 % 1440: (row["count"], row[UNDECIDED]) for row in rows}
+
+
+def test_a_record_that_only_a_checkpoint_decides_is_undecided(quick_spark) -> None:
+    assert counted(quick_spark, "checkpoint_3") == {600: (1, 1), 660: (2, 0)}
+
+
+def test_a_checkpoint_interval_shorter_than_the_wait_counts_the_record(quick_spark) -> None:
+    assert counted(quick_spark, "checkpoint_3", 999) == {600: (2, 0), 660: (2, 0)}
+    assert counted(quick_spark, "checkpoint_3", 1000) == {600: (1, 1), 660: (2, 0)}
+
+
+def test_nothing_is_undecided_in_one_phase(quick_spark) -> None:
+    assert counted(quick_spark, "phases_one_phase_tumble") == {600: (2, 0), 660: (2, 0)}

@@ -131,8 +131,9 @@ def test_files_that_are_there_stay_and_a_definition_is_overwritten_only_by_force
 
 def test_a_person_is_asked_what_the_flags_leave_open_and_again_after_a_wrong_answer(project: Path) -> None:
     write_lines(project / "data/orders.jsonl", [in_log(number) for number in range(20)])
-    # Empty lines take the proposals: engine, partition, offset, arrival, its clock; namespace at the end.
-    answers = "\nordered_at\n\n\n\n\nshpo\nshop, dated=substring(ordered_at, 1, 10)\n\nsoon\n2 min\n"
+    # Empty lines take the proposals: engine, partition, offset, arrival, its clock; the kind of job, the generator;
+    # namespace at the end.
+    answers = "\nordered_at\n\n\n\n\nshpo\nshop, dated=substring(ordered_at, 1, 10)\n\n\nsoon\n2 min\n"
     answers += "session\n15 min\n1 min\nn=count(*)\n\n"
     output = init("data", "--name", "orders", answers=answers)
     assert "Did you mean `shop`?" in output
@@ -174,6 +175,16 @@ def test_an_engine_is_asked_in_its_own_words(project: Path, flags: tuple, waterm
     text = (project / "dags/pipelines/orders.yaml").read_text()
     assert "allowed_lateness" not in text and "end_of_input" not in text
     assert ("CHECK: this" in text) == (watermark.get("delay", watermark.get("grace")) == 300_000)
+
+
+def test_a_job_of_flink_sql_is_asked_for_its_delay_and_has_a_section(project: Path) -> None:
+    write_lines(project / "data/orders.jsonl", [in_log(number) for number in range(100)])
+    init("data", "--name", "orders", "--job", "sql", "--lag", "5 s", "--yes")
+    made = definition(project, "orders")
+    assert made.flink_sql is not None and made.flink_sql.aggregation == "auto"
+    assert (made.watermark.generator, made.watermark.lag, made.allowed_lateness) == ("lag", 5_000, 0)
+    with pytest.raises(DefinitionError, match="--bound belongs to a DataStream job"):
+        init("data", "--name", "other", "--job", "sql", "--bound", "1 min", "--yes")
 
 
 def test_a_flag_of_another_engine_is_refused_with_the_own_ones(project: Path) -> None:

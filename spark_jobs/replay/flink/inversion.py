@@ -10,6 +10,8 @@ record of that millisecond (golden rule 7). Punctuated watermarks are not rounde
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,7 +23,7 @@ from spark_jobs.eventtime.flink.strategy import WatermarkScope, WatermarkStrateg
 from spark_jobs.eventtime.flink.suppliers import RecordTime, RunningMaximum
 from spark_jobs.eventtime.timestamps import MIN_TIMESTAMP
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, MARKER, NEVER, OFFSET, PARTITION, SEQUENCE, PositionColumns
-from spark_jobs.replay.in_memory_timeline import MAX_IN_MEMORY, SCHEMA, inverted
+from spark_jobs.replay.in_memory_timeline import MAX_IN_MEMORY, SCHEMA, InMemoryTimeline, inverted, nothing_closed
 from spark_jobs.replay.timeline import Thresholds, Timeline
 from spark_jobs.spark.cached import CachedFrames
 
@@ -81,11 +83,13 @@ def invert(
     cache: CachedFrames,
     state: dict[str, Any] | None = None,
     fits_in_memory: bool = False,
+    by_subtask: bool = False,
 ) -> Timeline:
     """The timeline of `records`, continued from `state` (an earlier run's) if given.
 
     With a state, C(x) is exact for x above that run's watermark; below it, it is the end of that run. `fits_in_memory`:
     the caller knows that the rows fit the driver's memory, so they are fetched without being cached first.
+    `by_subtask`: with the steps of each source subtask, where the rows fit.
     """
     firsts = closes_reached(records, strategy, thresholds, processing_time_end=processing_time_end, state=state)
     if strategy.discovered and strategy.scope is WatermarkScope.PARTITION:
@@ -99,17 +103,39 @@ def invert(
         few = table.num_rows <= MAX_IN_MEMORY
     last = last_of(table) if few else _last_reached(firsts)
     groups = strategy.generator_groups
-    reached_by = [max((last[p]["reached"] for p in group if p in last), default=None) for group in groups]
-    reached = [threshold for threshold in reached_by if threshold is not None]
-    complete = bool(reached) and len(reached) == len(groups)
-    never_from = min(reached) + 1 if complete else MIN_TIMESTAMP
+    never_from = _never_from(last, groups)
+    complete = never_from > MIN_TIMESTAMP
+    if not few:
+        steps = cache.keep(_steps(firsts, strategy, never_from))
+    else:
+        steps = inverted(table, groups, never_from)
+        if by_subtask:
+            steps = replace(steps, by_subtask=_of_each_subtask(table, last, strategy))
     return Timeline(
-        inverted(table, groups, never_from) if few else cache.keep(_steps(firsts, strategy, never_from)),
+        steps,
         thresholds,
         flushes=True,
         state={"kind": "inversion", "partitions": {str(p): values for p, values in last.items()}},
         watermark_below=never_from - 1 if complete else MIN_TIMESTAMP,
     )
+
+
+def _never_from(last: Mapping[int, Mapping[str, int]], groups: Sequence[Sequence[int]]) -> int:
+    """The first value that the minimum over the generators has not reached."""
+    reached_by = [max((last[p]["reached"] for p in group if p in last), default=None) for group in groups]
+    reached = [threshold for threshold in reached_by if threshold is not None]
+    return min(reached) + 1 if reached and len(reached) == len(groups) else MIN_TIMESTAMP
+
+
+def _of_each_subtask(
+    table: pa.Table, last: Mapping[int, Mapping[str, int]], strategy: WatermarkStrategy
+) -> dict[int, InMemoryTimeline]:
+    """The steps of each source subtask's own watermark."""
+    steps: dict[int, InMemoryTimeline] = {}
+    for number, subtask in enumerate(strategy.subtasks):
+        groups = [subtask] if strategy.scope is WatermarkScope.SUBTASK else [(partition,) for partition in subtask]
+        steps[number] = inverted(table, groups, _never_from(last, groups)) if subtask else nothing_closed()
+    return steps
 
 
 def is_past_discoveries(state: dict[str, Any], strategy: WatermarkStrategy) -> bool:

@@ -66,10 +66,14 @@ def _is_simulated(strategy: WatermarkStrategy) -> bool:
 class TimelineMaker:
     """Makes the timelines of one history, or of its parts between restarts, for any thresholds.
 
-    What does not depend on the thresholds is computed once for each end of processing time.
+    What does not depend on the thresholds is computed once for each end of processing time. `by_subtask`: where one
+    scan gives the steps of each source subtask too, they are kept.
     """
 
-    def __init__(self, strategy: WatermarkStrategy, event_times: TimeRange, cache: CachedFrames) -> None:
+    def __init__(
+        self, strategy: WatermarkStrategy, event_times: TimeRange, cache: CachedFrames, *, by_subtask: bool = False
+    ) -> None:
+        self._by_subtask = by_subtask
         self.strategy, self._delays = strategy.over_one_maximum()
         self._event_times = event_times
         self._cache = cache
@@ -87,6 +91,7 @@ class TimelineMaker:
             return invert(
                 records, strategy, thresholds,
                 processing_time_end=until, cache=cache, state=state, fits_in_memory=fits,
+                by_subtask=self._by_subtask and not strategy.discovered,
             )  # fmt: skip
         if until not in self._simulated and not one_by_one:
             if until not in self._histories:

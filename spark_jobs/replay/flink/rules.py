@@ -19,6 +19,7 @@ from spark_jobs.replay.assign import in_window_time
 from spark_jobs.replay.columns import (
     ARRIVAL,
     HANDED,
+    NEVER,
     PARTITION,
     PositionColumns,
     admitted,
@@ -28,7 +29,7 @@ from spark_jobs.replay.columns import (
 from spark_jobs.replay.deduplication import ID, Deduplication, FirstByProcessingTime, FirstByRowTime, is_kept
 from spark_jobs.replay.defined_windows import slices_of
 from spark_jobs.replay.flink.making import TimelineMaker, restarted_timeline
-from spark_jobs.replay.flink.two_phases import Buffers, at_last_ticks, of_subtasks
+from spark_jobs.replay.flink.two_phases import Buffers, of_subtasks, together
 from spark_jobs.replay.in_memory_timeline import InMemoryTimeline, nothing_closed
 from spark_jobs.replay.rule_book import SessionRules, TimelineRequest
 from spark_jobs.replay.sessions import SessionWork, ThresholdCells, operate, suspicion
@@ -78,22 +79,26 @@ class FlinkRules(SessionRules):
     def comes_before(self, closes: CloseArrays, index: Column, records: DataFrame) -> Column:
         if position_names(HANDED)[0] not in records.columns:
             return super().comes_before(closes, index, records)
+        at_once = super().comes_before(closes, index, records)
         close, handed = closes.at_index(index, records), PositionColumns.named(HANDED)
-        in_time = F.coalesce(handed.not_after(close), F.lit(False))
+        in_time = handed.not_after(close)
         if self.checkpoint_interval is not None:  # one was taken between the record and the close
             waited = close.arrival - F.col(ARRIVAL) > F.lit(self.checkpoint_interval)
             in_time = in_time | (record_position(records).not_after(close) & waited)
-        return in_time & is_kept(records)
+        return F.call_function("if", handed.arrival.isNull(), at_once, in_time & is_kept(records))
 
     def is_undecided(self, closes: CloseArrays, index: Column, records: DataFrame) -> Column | None:
         if position_names(HANDED)[0] not in records.columns:
             return None
         in_time = record_position(records).not_after(closes.at_index(index, records))
+        in_time = PositionColumns.named(HANDED).arrival.isNotNull() & in_time
         return in_time & ~self.comes_before(closes, index, records)
 
     def _whole(self, spec: ReplaySpec, request: TimelineRequest, thresholds: Thresholds) -> Timeline:
         if "maker" not in request.kept:
-            request.kept["maker"] = TimelineMaker(spec.strategy, request.event_times, request.cache)
+            request.kept["maker"] = TimelineMaker(
+                spec.strategy, request.event_times, request.cache, by_subtask=self.holds_back(spec)
+            )
         maker: TimelineMaker = request.kept["maker"]
         if spec.restarts:
             return restarted_timeline(
@@ -124,19 +129,36 @@ def with_subtasks(
     whole: Timeline, buffers: Buffers, spec: ReplaySpec, request: TimelineRequest, thresholds: Thresholds
 ) -> Timeline:
     """The timeline with the steps of each source subtask, and where each hands on what it holds."""
-    found = [_of_subtask(spec.strategy, subtask, request, thresholds) for subtask in spec.strategy.subtasks]
-    steps = of_subtasks({number: own for number, (own, _) in enumerate(found)})
-    idle = {number for number, (_, is_idle) in enumerate(found) if is_idle}
-    together = whole.steps
-    if together is None:
+    if spec.restarts:
+        raise HistoryError(
+            "two phases are not replayed over restarts of the live job",
+            hint="write `flink_sql: {aggregation: one_phase}`, or leave out `live.restarts`",
+        )
+    known = whole.steps
+    if known is None:
         raise HistoryError(
             "two phases over so many windows",
             hint="replay a shorter range, or larger windows: the closes of all must fit the driver's memory",
         )
+    if known.by_subtask:
+        found, idle = dict(known.by_subtask), set[int]()
+    else:
+        subtasks = enumerate(spec.strategy.subtasks)
+        each = {number: _of_subtask(spec.strategy, subtask, request, thresholds) for number, subtask in subtasks}
+        found = {number: own for number, (own, _) in each.items()}
+        idle = {number for number, (_, is_idle) in each.items() if is_idle}
+    steps = of_subtasks(found, flushes=spec.flush)
+    ends = {
+        # What ends idle hands on when all has closed.
+        number: (NEVER, NEVER, number - len(found) if spec.flush and number not in idle else NEVER)
+        for number in found
+    }
     records = in_window_time(admitted(request.records, spec.after_watermark), spec.windows)
     times = spec.windows.covering(request.event_times)
     table = replace(
-        at_last_ticks(together, steps), by_subtask=steps, flushes=buffers.flushes(records, steps, times, idle)
+        together(known, steps, flushes=spec.flush),
+        by_subtask=steps,
+        flushes=buffers.flushes(records, steps, times, ends),
     )
     return replace(whole, table=table)
 

@@ -14,8 +14,9 @@ position that some record needs, and each record goes with the first one.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from pyspark.sql import Column, DataFrame
@@ -34,46 +35,72 @@ from spark_jobs.replay.columns import (
     position_names,
     record_position,
 )
-from spark_jobs.replay.grid import RegularGrid, WallClockGrid
+from spark_jobs.replay.grid import EndGrid, RegularGrid, WallClockGrid
 from spark_jobs.replay.in_memory_timeline import InMemoryTimeline
 from spark_jobs.replay.range_lookup import joined_to_ranges
-from spark_jobs.replay.timeline import PartitionCloseArrays
+from spark_jobs.replay.timeline import CloseArrays
 
-_BEHIND, _NEXT = "rw_behind", "rw_next"
+_BEHIND, _NEXT, _SUBTASK, _PLACE = "rw_behind", "rw_next", "rw_subtask", "rw_place"
 _PARTS = ("arrival", "major", "minor")
 
 
-def of_subtasks(steps: Mapping[int, InMemoryTimeline]) -> Mapping[int, InMemoryTimeline]:
-    """The steps of each subtask; at one tick they come in the order of their numbers, before all records."""
-    return {number: _at_own_ticks(own, number - len(steps)) for number, own in steps.items()}
+def of_subtasks(steps: Mapping[int, InMemoryTimeline], *, flushes: bool) -> Mapping[int, InMemoryTimeline]:
+    """The steps of each subtask. At one tick they come in the order of their numbers, before all records.
+
+    So does the end of input where it `flushes`: the subtasks end one after the other.
+    """
+    return {number: _in_order(own, number - len(steps), flushes) for number, own in steps.items()}
 
 
-def _at_own_ticks(steps: InMemoryTimeline, order: int) -> InMemoryTimeline:
+def _shared(positions: np.ndarray, flushes: bool) -> np.ndarray:
+    """Which positions several subtasks may have: ticks, and the end of input."""
+    return (positions[:, 1] < 0) | ((positions[:, 0] == NEVER) & flushes)
+
+
+def _in_order(steps: InMemoryTimeline, order: int, flushes: bool) -> InMemoryTimeline:
     positions = steps.positions.copy()
-    positions[positions[:, 1] < 0, 2] = order
+    positions[_shared(positions, flushes), 2] = order
     return InMemoryTimeline(steps.x_from, positions)
 
 
-def at_last_ticks(whole: InMemoryTimeline, steps: Mapping[int, InMemoryTimeline]) -> InMemoryTimeline:
-    """The whole's steps; of those at a tick, behind the last subtask that reaches the value at this tick."""
+def together(whole: InMemoryTimeline, steps: Mapping[int, InMemoryTimeline], *, flushes: bool) -> InMemoryTimeline:
+    """The whole's steps; of those at a tick or at the end, behind the last subtask that reaches the value there."""
     x_from = np.unique(np.concatenate([whole.x_from, *(own.x_from for own in steps.values())]))
     positions = whole.at(x_from).copy()
-    ticking = positions[:, 1] < 0
-    latest = np.full(len(x_from), -1, dtype=np.int64)
-    found = np.zeros(len(x_from), dtype=bool)
+    shared = _shared(positions, flushes)
+    latest = np.where(shared, -1, positions[:, 2])
     for number, own in sorted(steps.items()):
-        same = ticking & (own.at(x_from)[:, :2] == positions[:, :2]).all(axis=1)
-        latest[same], found[same] = number - len(steps), True
-    positions[found, 2] = latest[found]
+        same = shared & (own.at(x_from)[:, :2] == positions[:, :2]).all(axis=1)
+        latest[same] = number - len(steps)
+    positions[:, 2] = latest
     return InMemoryTimeline(x_from, positions)
 
 
-def _numbered(positions: np.ndarray, *, ends: bool) -> InMemoryTimeline:
-    """The positions in order; `NEVER` is the last where the end of input hands on the rest."""
+def _numbered(positions: np.ndarray, end: tuple[int, int, int]) -> InMemoryTimeline:
+    """The positions in order; the last one is the `end` of input."""
     distinct = np.unique(positions[positions[:, 0] < NEVER], axis=0)
-    never = np.full((int(ends), 3), NEVER, dtype=np.int64)
-    kept = np.concatenate([distinct, never])
+    kept = np.concatenate([distinct, np.array([end], dtype=np.int64)])
     return InMemoryTimeline(np.arange(len(kept), dtype=np.int64), kept)
+
+
+class SubtaskCloses(CloseArrays):
+    """Where each subtask's own watermark reaches consecutive slice ends: int64 of shape (subtasks, ends, 3)."""
+
+    def __init__(self, grid: EndGrid, first: int, by_subtask: np.ndarray) -> None:
+        super().__init__(grid, first, by_subtask.reshape(-1, 3))
+        self._by_subtask = by_subtask
+
+    def place(self, index: Column) -> Column:
+        """The place of a subtask's end number `first + index`, for `at_index`; null for an end outside."""
+        count = self._by_subtask.shape[1]
+        return F.when((index >= 0) & (index < F.lit(count)), F.col(_SUBTASK) * F.lit(count) + index).cast("int")
+
+    @cached_property
+    def least_delay(self) -> int | None:
+        """The least processing time (ms) from a slice end to its close by any subtask; None: no useful bound."""
+        found = [CloseArrays(self.grid, self.first, own).least_delay for own in self._by_subtask]
+        known = [delay for delay in found if delay is not None]
+        return min(known) if len(known) == len(found) else None
 
 
 @dataclass(frozen=True)
@@ -95,114 +122,111 @@ class Buffers:
         return any(one.idleness is not None and one.interval for one in self.strategy.of_subtasks)
 
     def handed_on(self, records: DataFrame, steps: InMemoryTimeline, span: TimeRange) -> DataFrame:
-        """The records with the position at which each comes to the windows. `span` holds their times, as windows count.
+        """The records with the position at which each comes to the windows; null where nothing holds it back.
 
-        The event time is as the windows count it, too.
+        `span` holds their times, which are as the windows count them.
         """
         if not steps.by_subtask:
             return records
-        behind = F.lit(True) if self.may_be_idle else self._is_behind(records, steps, span)
-        placed = self._with_next(records, behind, steps.flushes)
-        own = record_position(records)
-        parts = [
-            F.when(F.col(_BEHIND), later).otherwise(part)
-            for later, part in zip(PositionColumns.named(_NEXT).parts, own.parts, strict=True)
-        ]
-        return placed.withColumns(dict(zip(position_names(HANDED), parts, strict=True))).drop(
-            _BEHIND, *position_names(_NEXT)
+        records = records.withColumn(_SUBTASK, self._subtask())
+        records = (
+            records.withColumn(_BEHIND, F.lit(True)) if self.may_be_idle else self._with_behind(records, steps, span)
         )
+        placed = self._with_next(records, steps.flushes)
+        later = self._next(records, steps.flushes)
+        parts = dict(zip(position_names(HANDED), (F.when(F.col(_BEHIND), part) for part in later.parts), strict=True))
+        return placed.withColumns(parts).drop(_BEHIND, _SUBTASK, _PLACE, *position_names(_NEXT))
 
     def flushes(
-        self, records: DataFrame, steps: Mapping[int, InMemoryTimeline], span: TimeRange, idle: Collection[int]
+        self,
+        records: DataFrame,
+        steps: Mapping[int, InMemoryTimeline],
+        span: TimeRange,
+        ends: Mapping[int, tuple[int, int, int]],
     ) -> Mapping[int, InMemoryTimeline]:
         """Where each subtask hands on what is due: where its watermark reaches another slice end.
 
-        With an idle timeout only where some of all these records needs it. Those that are `idle` at the end of input
-        hand on the rest when all has closed.
+        With an idle timeout only where some of all these records needs it. `ends`: where each hands on the rest.
         """
-        due = {number: _numbered(own.positions, ends=number not in idle) for number, own in steps.items()}
+        due = {number: _numbered(own.positions, ends[number]) for number, own in steps.items()}
         if not self.may_be_idle:
             return due
         known = InMemoryTimeline(np.empty(0, np.int64), np.empty((0, 3), np.int64), by_subtask=steps)
-        closes = self._own_closes(known, span)
-        behind = self._is_behind(records, known, span)
-        placed = self._with_next(records, behind, due)
-        reached = closes.at_index(self._index(closes), placed)
+        records = self._with_behind(records.withColumn(_SUBTASK, self._subtask()), known, span)
+        placed = self._with_next(records, due)
+        reached = self._own_closes(known, span).at_index(F.col(_PLACE), placed)
         needed = [
             F.when(F.col(_BEHIND), later).otherwise(own).alias(name)
-            for later, own, name in zip(PositionColumns.named(_NEXT).parts, reached.parts, _PARTS, strict=True)
+            for later, own, name in zip(self._next(records, due).parts, reached.parts, _PARTS, strict=True)
         ]
-        rows = placed.select(self._subtask().alias("subtask"), *needed).distinct().toArrow()
+        rows = placed.select(F.col(_SUBTASK).alias("subtask"), *needed).distinct().toArrow()
         numbers = rows.column("subtask").to_numpy()
         positions = np.stack([rows.column(part).to_numpy() for part in _PARTS], axis=1)
-        return {number: _numbered(positions[numbers == number], ends=number not in idle) for number in steps}
+        return {number: _numbered(positions[numbers == number], ends[number]) for number in steps}
 
     def _subtask(self) -> Column:
         """The number of the subtask that reads a record's partition."""
         pairs = [F.lit(v) for number, own in enumerate(self.strategy.subtasks) for p in own for v in (p, number)]
         return F.create_map(*pairs)[F.col(PARTITION)]
 
-    def _index(self, closes: PartitionCloseArrays) -> Column:
+    def _index(self, closes: SubtaskCloses) -> Column:
         """The number of the record's slice end in `closes`."""
         grid = RegularGrid(self.slices.step, self.slices.offset % self.slices.step)
         end = grid.floor(F.col(EVENT_TIME)) + F.lit(self.slices.step)
         return (grid.index(end) - F.lit(closes.first)).cast("int")
 
-    def _own_closes(self, steps: InMemoryTimeline, span: TimeRange) -> PartitionCloseArrays:
+    def _own_closes(self, steps: InMemoryTimeline, span: TimeRange) -> SubtaskCloses:
         grid, step = self.grid, self.slices.step
         first = grid.first_index_at_or_after(span.start)
         count = grid.first_index_at_or_after(span.end + 2 * step) - first + 1
         x = grid.closes(first, count)
-        subtask_of = {p: number for number, own in enumerate(self.strategy.subtasks) for p in own}
-        by_partition = np.stack([steps.by_subtask[number].at(x) for number in subtask_of.values()])
-        latest = by_partition.max(axis=0)
-        return PartitionCloseArrays(grid, first, latest, partitions=tuple(subtask_of), by_partition=by_partition)
+        return SubtaskCloses(grid, first, np.stack([own.at(x) for _, own in sorted(steps.by_subtask.items())]))
 
-    def _is_behind(self, records: DataFrame, steps: InMemoryTimeline, span: TimeRange) -> Column:
-        """Whether a record's slice ended before it, by its own subtask's watermark."""
+    def _with_behind(self, records: DataFrame, steps: InMemoryTimeline, span: TimeRange) -> DataFrame:
+        """Add `rw_behind`: whether a record's slice ended before it, by its own subtask's watermark.
+
+        `rw_place` is a column of its own, so that Spark computes it once.
+        """
         closes = self._own_closes(steps, span)
-        looked_up = ~record_position(records).not_after(closes.at_index(self._index(closes), records))
-        looked_up = F.coalesce(looked_up, F.lit(False))
-        if closes.least_delay is None:
-            return looked_up
-        soon = F.col(ARRIVAL) - F.lit(closes.least_delay) < F.col(EVENT_TIME)
-        return F.call_function("if", soon, F.lit(False), looked_up)
+        placed = records.withColumn(_PLACE, closes.place(self._index(closes)))
+        looked_up = ~record_position(placed).not_after(closes.at_index(F.col(_PLACE), placed))
+        behind = F.coalesce(looked_up, F.lit(False))
+        if closes.least_delay is not None:
+            soon = F.col(ARRIVAL) - F.lit(closes.least_delay) < F.col(EVENT_TIME)
+            behind = F.call_function("if", soon, F.lit(False), behind)
+        return placed.withColumn(_BEHIND, behind)
 
-    def _with_next(self, records: DataFrame, behind: Column, flushes: Mapping[int, InMemoryTimeline]) -> DataFrame:
-        """Add `rw_behind`, and where it is true `rw_next_*`: the first position at or after the record's to hand on."""
+    def _with_next(self, records: DataFrame, flushes: Mapping[int, InMemoryTimeline]) -> DataFrame:
+        """Add, where `rw_behind` is true and there is one `rw_next_*`: the position to hand on between two."""
         ranges = [_between(number, own.positions) for number, own in flushes.items()]
         table = {name: np.concatenate([own[name] for own in ranges]) for name in ranges[0]}
         start, end, groups = (table.pop(name) for name in ("start", "end", "group"))
         own = record_position(records)
         after = PositionColumns.named("rw_after").before(own)
         fits = after & own.not_after(PositionColumns.named(_NEXT))
-        flagged = records.withColumn(_BEHIND, behind)
         placed = joined_to_ranges(
-            flagged, F.when(F.col(_BEHIND), F.col(ARRIVAL)), start, end, table,
-            group=self._subtask(), groups=groups, fits=fits, how="left",
+            records, F.when(F.col(_BEHIND), F.col(ARRIVAL)), start, end, table,
+            group=F.col(_SUBTASK), groups=groups, fits=fits, how="left",
         )  # fmt: skip
-        firsts = {number: own.positions for number, own in flushes.items()}
-        return placed.drop(*position_names("rw_after")).withColumns(
-            {
-                name: F.coalesce(F.col(name), self._outside(own, firsts, part))
-                for part, name in enumerate(position_names(_NEXT))
-            }
-        )
+        return placed.drop(*position_names("rw_after"))
 
-    def _outside(self, own: PositionColumns, positions: Mapping[int, np.ndarray], part: int) -> Column:
-        """Of a record in no range: the first position of all, if it comes before that one, else the end of input.
+    def _next(self, records: DataFrame, flushes: Mapping[int, InMemoryTimeline]) -> PositionColumns:
+        """The first position at or after a record's own at which its subtask hands on, by `_with_next`.
 
-        Null where the end of input comes too late.
+        A record in no range comes before the first position of all, else it waits for the end of input.
         """
-        found = F.lit(None).cast("bigint")
-        for number, one in positions.items():
-            if not len(one):
-                continue
-            first = PositionColumns(*(F.lit(int(value)).cast("bigint") for value in one[0]))
-            last = F.lit(NEVER if one[-1, 0] == NEVER else None).cast("bigint")
-            own_last = F.when(own.not_after(first), first.parts[part]).otherwise(last)
-            found = F.when(self._subtask() == F.lit(number), own_last).otherwise(found)
-        return found
+        own = record_position(records)
+        outside = []
+        for part in range(len(_PARTS)):
+            found = F.lit(NEVER)
+            for number, steps in flushes.items():
+                first = PositionColumns(*(F.lit(int(value)).cast("bigint") for value in steps.positions[0]))
+                last = F.lit(int(steps.positions[-1, part])).cast("bigint")
+                of_subtask = F.when(own.not_after(first), first.parts[part]).otherwise(last)
+                found = F.when(F.col(_SUBTASK) == F.lit(number), of_subtask).otherwise(found)
+            outside.append(found)
+        inside = PositionColumns.named(_NEXT).parts
+        return PositionColumns(*(F.coalesce(a, b) for a, b in zip(inside, outside, strict=True)))
 
 
 def _between(group: int, positions: np.ndarray) -> dict[str, np.ndarray]:

@@ -79,6 +79,11 @@ def expected_of(result: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def is_scripted(case: dict[str, Any], version: str) -> bool:
+    """Whether all of the job's time is the case's: the idle timeout of 1.20.0 reads the machine's clock."""
+    return version != "1.20.0" or "idleness_ms" not in case["config"]["watermark"]
+
+
 def main() -> None:
     """Record, and write one file a case."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -91,9 +96,11 @@ def main() -> None:
     newest, *older = ((version, run(version, arguments.jars, jobs)) for version in VERSIONS)
     GOLDEN.mkdir(exist_ok=True)
     for case in cases:
-        case["flink_versions"] = list(VERSIONS)
+        case["flink_versions"] = [version for version in VERSIONS if is_scripted(case, version)]
         case["expected"] = expected_of(newest[1][case["name"]])
         for version, found in older:
+            if version not in case["flink_versions"]:
+                continue
             other = expected_of(found[case["name"]])
             if other != case["expected"]:
                 case[f"expected_{version}"] = other
