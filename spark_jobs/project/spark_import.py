@@ -143,7 +143,8 @@ def _deduplicate(operator: str, schemas: list[Mapping[str, Any]]) -> str:
     fields = schemas[0].get("fields", ()) if schemas else ()
     by = [field["name"] for field in fields if _DELAY not in field.get("metadata", {})]
     timed = ", event_time: true" if operator == "dedupe" and len(by) < len(fields) else ""
-    return f"deduplicate: {{by: [{', '.join(quoted(as_column(one)) for one in by) or CHECK}], kind: {_DEDUPLICATION[operator]}{timed}}}"
+    listed = ", ".join(quoted(as_column(one)) for one in by) or CHECK
+    return f"deduplicate: {{by: [{listed}], kind: {_DEDUPLICATION[operator]}{timed}}}"
 
 
 def _named(keys: Iterable[str]) -> Iterator[tuple[str, str]]:

@@ -39,7 +39,7 @@ def checkpoint(*confs: dict[str, str]) -> Checkpoint:
 
 def test_another_zone_in_the_checkpoint_is_refused(pipeline: Pipeline) -> None:
     found = checkpoint({}, {"spark.sql.session.timeZone": "Asia/Tokyo"})
-    with pytest.raises(HistoryError, match="timeZone = Asia/Tokyo, and `window.time_zone` is Europe/Berlin"):
+    with pytest.raises(HistoryError, match=r"timeZone = Asia/Tokyo, and `window\.time_zone` is Europe/Berlin"):
         refuse_other_zone(pipeline, found, "/srv/checkpoints/visits")
 
 
