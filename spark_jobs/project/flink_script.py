@@ -94,6 +94,20 @@ def read_script(statements: list[SqlNode]) -> Script:
     return script
 
 
+def inner_queries(query: SqlNode, script: Script) -> Iterator[SqlNode]:
+    """The SELECTs with GROUP BY below a query, and in the views that it reads, each text once."""
+    seen: set[str] = {query.text}
+    waiting = query.all()[1:] if query.kind == "SELECT" else query.all()
+    while waiting:
+        node = waiting.pop(0)
+        if node.kind == "IDENTIFIER" and node.names[-1] in script.views and node.text not in seen:
+            seen.add(node.text)
+            waiting += script.views[node.names[-1]].all()
+        elif node.kind == "SELECT" and node.text not in seen and node.operands[4]:
+            seen.add(node.text)
+            yield node
+
+
 def _add(script: Script, statement: SqlNode) -> None:
     parts = statement.operands
     match statement.type:
