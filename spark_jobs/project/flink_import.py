@@ -237,7 +237,7 @@ def _definition(name: str, query: Query, script: Script, parser: FlinkParser, ti
     if relation.first is not None:
         ttl, kind = script.settings.get(TTL), window.operator.lstrip("$")
         add_deduplication(rest, relation.first, relation.table, time, ttl, kind)
-    add_window(rest, window, parser, time, script)
+    add_window(rest, window, parser, _as_named(time, relation, window), script)
     add_lateness(rest, script, is_group_window)
     add_aggregates(rest, parts["items"], relation, parser, named, script, query)
     if relation.inputs:
@@ -251,6 +251,16 @@ def _definition(name: str, query: Query, script: Script, parser: FlinkParser, ti
     if query.sink:
         lines.add("# live:", query.line, f"to compare with what the job wrote, name the table behind {query.sink}")
     return lines
+
+
+def _as_named(time: EventTime, relation: Relation, window: SqlNode) -> EventTime:
+    """The event time under the name that the window knows it by; under none where that column is another one."""
+    if relation.inputs:
+        return time
+    columns = relation.window_columns or relation.columns
+    named = {node.names[-1] for node in window.all() if node.kind == "IDENTIFIER"}
+    known = (name for name in named if is_same_sql(columns.get(name, ""), time.elsewhere))
+    return replace(time, column=next(known, ""))
 
 
 _WHOLE_NUMBERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")

@@ -21,7 +21,7 @@ METADATA = {key: column_sql(key) for key in ("timestamp", "partition", "offset",
 class Relation:
     """What a query reads: a table, its columns in Spark SQL, conditions, and a window function if there is one.
 
-    `types`: those of the columns in Flink. `zone`: the session's time zone; None where the script does not set it.
+    `window_columns`: those that the window function sees. `types`: those of the columns in Flink. `zone`: the session's time zone; None where the script does not set it.
 
     `numbered`: a column with ROW_NUMBER(), before a condition takes its first rows; `first`: afterwards. `remarks`:
     what of the views on the way is not, or not surely, the same in Spark. `inputs`: those of UNION ALL, each with the
@@ -33,6 +33,7 @@ class Relation:
     columns: Mapping[str, str]
     conditions: tuple[str, ...] = ()
     window: SqlNode = NOTHING
+    window_columns: Mapping[str, str] = field(default_factory=dict)
     numbered: Numbered | None = None
     first: Numbered | None = None
     remarks: tuple[Remark, ...] = ()
@@ -73,15 +74,15 @@ def resolve(
         case "IDENTIFIER":
             name = node.names[-1]
             if name in script.views and name not in seen:
-                return replace(resolve(script.views[name], script, parser, base, (*seen, name)), alias=name)
+                found = resolve(script.views[name], script, parser, base, (*seen, name))
+                return replace(_named(found, script.view_columns.get(name, ()), node.line), alias=name)
             if name not in script.tables:
                 raise NoCounterpartError(f"table {name}", "the script has no CREATE TABLE for it", node.line)
             own = base[name]
             return Relation(script.tables[name], own.columns, alias=name, types=own.types, zone=own.zone)
         case "AS":
-            if len(node.operands) > 2:
-                raise NoCounterpartError(node.text, "a list of column names after AS", node.line)
-            return replace(inner(node.operands[0]), alias=node.operands[1].names[-1])
+            names = tuple(one.names[-1] for one in node.operands[2:])
+            return replace(_named(inner(node.operands[0]), names, node.line), alias=node.operands[1].names[-1])
         case "EXPLICIT_TABLE" | "COLLECTION_TABLE" | "SET_SEMANTICS_TABLE":
             return inner(node.operands[0])
         case "TABLE_REF":
@@ -93,7 +94,7 @@ def resolve(
             relation = inner(data)
             if relation.window:
                 raise NoCounterpartError(node.operator, "a window over the result of a window", node.line)
-            return replace(relation, window=node)
+            return replace(relation, window=node, window_columns=relation.columns)
         case "JOIN" if is_lookup(node):
             return looked_up(node, inner(node.operands[0]), script, parser, base)
         case "UNION":
@@ -205,8 +206,9 @@ def _selected(node: SqlNode, inner: Callable[[SqlNode], Relation], parser: Flink
     remarks = [*relation.remarks, *map(hint_left_out, parts["hints"].operands)]
     for place, item in enumerate(parts["items"].operands):
         if item.kind == "IDENTIFIER" and item.names[-1] == "":
-            columns |= {name: sql for name, sql in relation.columns.items() if "." not in name}
-            types |= {name: kind for name, kind in relation.types.items() if name in columns}
+            own = _all_columns(relation, item.names[:-1])
+            columns |= {name: relation.columns[name] for name in own}
+            types |= {name: relation.types[name] for name in own if name in relation.types}
             continue
         source, named = (item.operands[0], item.operands[1]) if item.kind == "AS" else (item, item)
         name = named.names[-1] if named.kind == "IDENTIFIER" else f"EXPR${place}"  # Flink's own name
@@ -236,6 +238,26 @@ def _selected(node: SqlNode, inner: Callable[[SqlNode], Relation], parser: Flink
         refused={},
         alias="",
     )
+
+
+def _all_columns(relation: Relation, qualifier: tuple[str, ...]) -> list[str]:
+    """What `*` stands for; behind an alias the columns of that one of the two sides of a lookup."""
+    names = [name for name in relation.columns if "." not in name]
+    if not qualifier or relation.lookup is None:
+        return names
+    return [name for name in names if f"{qualifier[-1]}.{name}" in relation.columns]
+
+
+def _named(relation: Relation, names: tuple[str, ...], line: int) -> Relation:
+    """The relation with other names for its columns, in their order; none: its own."""
+    if not names:
+        return relation
+    own = [name for name in relation.columns if "." not in name]
+    if len(own) != len(names) or relation.window or relation.numbered:
+        raise NoCounterpartError(f"columns {', '.join(names)}", "names for the columns of a window", line)
+    columns = {new: relation.columns[old] for new, old in zip(names, own, strict=True)}
+    types = {new: relation.types[old] for new, old in zip(names, own, strict=True) if old in relation.types}
+    return replace(relation, columns=columns, types=types, refused={})
 
 
 def filtered(relation: Relation, where: SqlNode) -> tuple[Relation, SqlNode]:

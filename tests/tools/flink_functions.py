@@ -29,7 +29,7 @@ LIST = Path("spark_jobs/project/files/flink_functions.json")
 PAGE = Path("docs/flink-functions.md")
 GIVEN: dict[str, Any] = json.loads((FOLDER / "given.json").read_text())
 _TOGETHER = 25
-_SAME, _STOPS = "same", "stops"
+_SAME, _STOPS, _EARLY = "same", "stops", "before 1970 "
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,14 +148,17 @@ def _one_by_one(frame: DataFrame, sql: str, is_aggregate: bool, error: PySparkEx
 
 
 def difference(flink: Recorded, spark: InSpark) -> str:
-    """How Spark differs: `same`, `stops` where it has an error for a value of Flink, else what it gave."""
+    """How Spark differs: `same`, `stops` where it has an error for a value of Flink, else what it gave.
+
+    Flink's parts of times are wrong before 1970, where it cuts off towards zero: that is said apart.
+    """
     if spark.refused:
         return f"Spark does not take it: {spark.refused}"
     if flink_type(flink.type).kind is not _spark_kind(spark.type) and not _both_times(flink.type, spark.type):
         return f"Flink gives {flink.type}, Spark {spark.type.upper()}"
     if _scale(flink.type) != _scale(spark.type):
         return f"Flink gives {flink.type}, Spark {spark.type.upper()}"
-    stops = False
+    stops, early = False, ""
     for name, theirs in flink.values.items():
         ours = spark.values.get(name)
         if isinstance(theirs, dict):
@@ -163,17 +166,32 @@ def difference(flink: Recorded, spark: InSpark) -> str:
         if isinstance(ours, dict):
             stops = True
         elif not _equal(theirs, ours, flink.type):
-            return f"{_row(flink, name)}Flink gives {_shown(theirs)}, Spark {_shown(ours)}"
-    return _STOPS if stops else _SAME
+            told = f"{_row(flink, name)}Flink gives {_shown(theirs)}, Spark {_shown(ours)}"
+            if not _is_early(flink, name):
+                return told
+            early = f"{_EARLY}{told}"
+    return early or (_STOPS if stops else _SAME)
+
+
+def _is_early(flink: Recorded, name: str) -> bool:
+    """Whether an expression is over times before 1970 in this row."""
+    if flink.is_aggregate:
+        return False
+    return any(GIVEN["rows"][int(name)].get(column, "") < "1970" for column in _used(flink) if column in "twlyv")
 
 
 def _row(flink: Recorded, name: str) -> str:
     if flink.is_aggregate:
         return f"{flink.sql}: "
     row = GIVEN["rows"][int(name)]
-    used = [column for column in GIVEN["columns"] if re.search(rf"\b{column}\b", re.sub(r"'[^']*'", "", flink.sql))]
-    shown = ", ".join(f"{column} = {_shown(row.get(column))}" for column in used)
+    shown = ", ".join(f"{column} = {_shown(row.get(column))}" for column in _used(flink))
     return f"{flink.sql}{' with ' if shown else ''}{shown}: "
+
+
+def _used(flink: Recorded) -> list[str]:
+    """The columns in an expression."""
+    text = re.sub(r"'[^']*'", "", flink.sql)
+    return [column for column in GIVEN["columns"] if re.search(rf"\b{column}\b", text)]
 
 
 def _shown(value: Any) -> str:
@@ -292,7 +310,9 @@ def _entry(outcomes: list[tuple[Recorded, str]], spark: str) -> dict[str, Any]:
     entry: dict[str, Any] = {
         "gives": str(kind.kinds[0] if len({flink_type(one.type).kinds for one, _ in outcomes}) == 1 else kind.kind)
     }
-    wrong = {one.zone: outcome for one, outcome in reversed(outcomes) if outcome not in (_SAME, _STOPS)}
+    early = next((outcome for _, outcome in outcomes if outcome.startswith(_EARLY)), "")
+    fine = (_SAME, _STOPS, *(outcome for _, outcome in outcomes if outcome.startswith(_EARLY)))
+    wrong = {one.zone: outcome for one, outcome in reversed(outcomes) if outcome not in fine}
     if "UTC" in wrong:
         entry["differs"] = wrong["UTC"]
     elif wrong or "ZONE" in spark:
@@ -301,6 +321,8 @@ def _entry(outcomes: list[tuple[Recorded, str]], spark: str) -> dict[str, Any]:
         entry["spark"] = spark
     if outcomes[0][0].is_aggregate:
         entry["aggregate"] = True
+    if early and not wrong:
+        entry["early"] = early
     if any(outcome == _STOPS for _, outcome in outcomes) and not wrong:
         entry["stops"] = True
     return entry
@@ -342,6 +364,7 @@ def _line(name: str, entry: Mapping[str, Any]) -> str:
     elif entry.get("zone") and not entry.get("spark"):
         text += " where the session's zone is UTC; else CHECK"
     text += "; *stops*" if entry.get("stops") else ""
+    text += f"; {entry['early']}" if entry.get("early") else ""
     cells = (one.replace("|", "\\|").replace("<", "&lt;") for one in (f"`{name}`", str(entry["gives"]), text))
     return f"| {' | '.join(cells)} |\n"
 
@@ -356,5 +379,4 @@ def write(spark: SparkSession) -> None:
 if __name__ == "__main__":
     from spark_jobs.spark.session import spark_session
 
-    with spark_session("flink functions") as session:
-        write(session)
+    write(spark_session("flink functions"))
