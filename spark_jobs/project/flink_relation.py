@@ -21,7 +21,8 @@ METADATA = {key: column_sql(key) for key in ("timestamp", "partition", "offset",
 class Relation:
     """What a query reads: a table, its columns in Spark SQL, conditions, and a window function if there is one.
 
-    `window_columns`: those that the window function sees. `types`: those of the columns in Flink. `zone`: the session's time zone; None where the script does not set it.
+    `window_columns`: those that the window function sees. `types`: those of the columns in Flink. `zone`: the
+    session's time zone; None where the script does not set it.
 
     `numbered`: a column with ROW_NUMBER(), before a condition takes its first rows; `first`: afterwards. `remarks`:
     what of the views on the way is not, or not surely, the same in Spark. `inputs`: those of UNION ALL, each with the
