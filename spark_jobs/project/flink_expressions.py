@@ -18,7 +18,7 @@ from typing import Any
 
 from spark_jobs.project.flink_parser import NOTHING, FlinkParser, SqlNode, in_place_of
 from spark_jobs.project.flink_script import Remark, spark_type
-from spark_jobs.project.flink_types import UNKNOWN, FlinkType, Kind, common, flink_type, of_kind, whole
+from spark_jobs.project.flink_types import LITERALS, UNKNOWN, FlinkType, Kind, common, flink_type, of_kind, whole
 
 _FILE = Path(__file__).parent / "files" / "flink_functions.json"
 _STRUCTURE = ("AS", "FILTER", "DESC", "NULLS FIRST", "NULLS LAST", "DEFAULT", "OVER", "DESCRIPTOR")
@@ -117,10 +117,19 @@ def has_aggregate(node: SqlNode) -> bool:
     return any(known.get(name) or (name.isidentifier() and name not in listed) for name in names)
 
 
-def signatures(node: SqlNode, scope: Scope) -> tuple[str, ...]:
-    """The names that the list may have for a call over columns and literals, the narrowest first."""
+def signatures(node: SqlNode, scope: Scope) -> dict[str, bool]:
+    """The names that the list may have for a call over columns and literals, the narrowest first.
+
+    Each with whether the call is an instance of it: a literal above zero is none of every number.
+    """
     walk = _Walk(scope, None, {})
-    return tuple(_candidates(node, [walk.type_of(one) for one in _values(node)]))
+    types = [walk.type_of(one) for one in _values(node)]
+    found: dict[str, bool] = {}
+    for kinds in product(*(kind.kinds for kind in types)):
+        name = signature(_name(node), kinds)
+        is_own = all(kind in LITERALS or not {*one.narrower} & LITERALS for kind, one in zip(kinds, types, strict=True))
+        found[name] = found.get(name, False) or is_own
+    return found
 
 
 class _Walk:

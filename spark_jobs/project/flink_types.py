@@ -38,6 +38,10 @@ class Kind(StrEnum):
     PATTERN = "'pattern'"
 
 
+LITERALS = frozenset([Kind.POSITIVE, Kind.PLAIN, Kind.PATTERN])
+"""What only a literal is known to be."""
+
+
 @dataclass(frozen=True, slots=True)
 class FlinkType:
     """A type: its kind; of a row the types of its fields, of an array or a map that of its values, under ``.

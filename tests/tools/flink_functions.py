@@ -123,7 +123,7 @@ def _as_text(name: str, kind: str) -> str:
         return f"transform({name}, x -> string(x)) AS {name}"
     if kind == "binary":
         return f"lower(hex({name})) AS {name}"
-    return name if kind.startswith(("map", "struct")) else f"string({name}) AS {name}"
+    return f"string({name}) AS {name}"
 
 
 def _one_by_one(frame: DataFrame, sql: str, is_aggregate: bool, error: PySparkException) -> InSpark:
@@ -224,6 +224,11 @@ def _equal(flink: Any, spark: Any, kind: str) -> bool:
             return (math.isnan(one) and math.isnan(other)) or math.isclose(one, other, rel_tol=_precision(kind))
         case Kind.TIMESTAMP | Kind.INSTANT:
             return _time(str(flink)) == _time(str(spark))
+        case Kind.ROW:
+            return str(flink)[3:-1] == str(spark)[1:-1]
+        case Kind.MAP:
+            entries = (str(text)[1:-1].replace(" -> ", "=").split(", ") for text in (flink, spark))
+            return sorted(next(entries)) == sorted(next(entries))
     return str(flink) == str(spark)
 
 
@@ -266,43 +271,43 @@ def is_single(node: SqlNode) -> bool:
 def functions(spark: SparkSession) -> dict[str, dict[str, Any]]:
     """The list: by signature what Flink gives, and how Spark gives it, or differs.
 
-    A signature with narrower operands is there where the wide one differs, or gives something else.
+    A signature is there where an expression is an instance of it; what differs for a literal differs for what is wider
+    too. One with narrower operands is there where the wide one is not, differs, or gives something else.
     """
     instead: dict[str, str] = GIVEN["instead"]
     templates = {name: Known(Kind.UNKNOWN, sql) for name, sql in instead.items()}
     outcomes: dict[str, list[tuple[Recorded, str]]] = {}
     wide: dict[str, str] = {}
+    seen: set[str] = set()
     with FlinkParser() as parser:
         names = {one.sql: _names(parser.expression(one.sql)) for one in recorded()}
     for one, _, outcome in compared(spark, templates):
-        for name in names[one.sql]:
+        for name, is_own in names[one.sql].items():
             outcomes.setdefault(name, []).append((one, outcome))
-            wide[name] = names[one.sql][-1]
-    entries = {name: _entry(found, _template(name, outcomes, names, instead)) for name, found in outcomes.items()}
+            wide[name] = [*names[one.sql]][-1]
+            seen |= {name} if is_own else set()
+    entries = {name: _entry(outcomes[name], _template(outcomes[name], names, instead)) for name in seen}
     return {
         name: entries[name]
         for name in sorted(entries)
-        if wide[name] == name or _is_better(entries[name], entries[wide[name]]) or name in instead
+        if wide[name] == name or wide[name] not in seen or _is_better(entries[name], entries[wide[name]])
     }
 
 
 def _is_better(narrow: Mapping[str, Any], wide: Mapping[str, Any]) -> bool:
-    return ("differs" in wide and "differs" not in narrow) or narrow["gives"] != wide["gives"]
+    is_other = any(narrow.get(what) != wide.get(what) for what in ("gives", "spark"))
+    return is_other or ("differs" in wide and "differs" not in narrow)
 
 
 def _template(
-    name: str,
-    outcomes: Mapping[str, list[tuple[Recorded, str]]],
-    names: Mapping[str, tuple[str, ...]],
-    instead: Mapping[str, str],
+    outcomes: list[tuple[Recorded, str]], names: Mapping[str, Mapping[str, bool]], instead: Mapping[str, str]
 ) -> str:
     """The template by which the expressions of a signature were written."""
-    (one, _), *_ = outcomes[name]
-    return next((instead[each] for each in names[one.sql] if each in instead), "")
+    return next((instead[each] for each in names[outcomes[0][0].sql] if each in instead), "")
 
 
-def _names(node: SqlNode) -> tuple[str, ...]:
-    return signatures(node, scope()) if is_single(node) else ()
+def _names(node: SqlNode) -> dict[str, bool]:
+    return signatures(node, scope()) if is_single(node) else {}
 
 
 def _entry(outcomes: list[tuple[Recorded, str]], spark: str) -> dict[str, Any]:
