@@ -17,7 +17,7 @@ RESERVED_PREFIX = "rw_"
 RESERVED_COLUMNS = frozenset(
     {
         *("run_id", "window_start", "window_end", "pane", "state", "closed_at"),
-        *("records_on_time", "records_late", "records_dropped"),
+        *("records_on_time", "records_late", "records_dropped", "records_not_counted"),
         *("partition", "offset", "sequence", "arrival", "event_time", "windows_missed", "side_output", "missed_by"),
         *("range_start", "revision", "cause", "as_of", "valid_from", "valid_to"),
     }

@@ -20,7 +20,7 @@ from spark_jobs.lakehouse.tables import Tables, refuse_unpublished
 from spark_jobs.operations.query import in_utc
 
 INSTANT = TimestampType()
-_COUNT_COLUMNS = ("records_on_time", "records_late", "records_dropped", "pane", "state")
+_COUNT_COLUMNS = ("records_on_time", "records_late", "records_dropped", "records_not_counted", "pane", "state")
 
 
 @dataclass(frozen=True, slots=True)

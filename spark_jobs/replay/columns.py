@@ -27,6 +27,8 @@ ARRIVAL = "rw_arrival"
 EVENT_TIME = "rw_event_time"
 MICROS = "rw_micros"
 """The microseconds of the event time behind its millisecond, 0 to 999; there only if the live job compares them."""
+INSTANT = "rw_instant"
+"""The event time, where the column of that name has what a wall clock showed then."""
 MARKER = "rw_marker"
 STREAM = "rw_stream"
 SEQUENCE = "rw_sequence"
@@ -38,11 +40,15 @@ ADMITTED = "rw_admitted"
 ON_TIME = "records_on_time"
 LATE = "records_late"
 DROPPED = "records_dropped"
+NOT_COUNTED = "records_not_counted"
+"""Records that are in time for a window that keeps its value; there only once a window has kept its value."""
 PANE = "pane"
 STATE = "state"
 CLOSED_AT = "closed_at"
 HISTORY_GONE = "history_gone"
 """The state of a published window that keeps its value: records that it was made of are not in the history any more."""
+HANDED = "rw_handed"
+"""Prefix of the position at which a record comes to the windows, where a subtask holds it back before."""
 FIRED = "fired"
 """Prefix of the position at which a pane fired; `NEVER` for the end of input."""
 
@@ -146,18 +152,18 @@ def end_offset(as_of: Mapping[int, int], partition: str = PARTITION) -> Column:
 
 
 def records_in(windows: DataFrame) -> Column:
-    """How many records a window counts: on time, late and dropped, as far as it has these columns."""
+    """How many records a window has had: on time, late, dropped, not counted, as far as it has these columns."""
     return functools.reduce(operator.add, (F.coalesce(c, F.lit(0)) for c in counts_of(windows)), F.lit(0))
 
 
 def counts_of(windows: DataFrame) -> list[str]:
     """The columns that count records, as far as the windows have them."""
-    return [c for c in (ON_TIME, LATE, DROPPED) if c in windows.columns]
+    return [c for c in (ON_TIME, LATE, DROPPED, NOT_COUNTED) if c in windows.columns]
 
 
 def identity_columns(records: DataFrame) -> list[str]:
     """The columns that identify a record, as far as the history has them."""
-    return [c for c in (PARTITION, OFFSET, ARRIVAL, SEQUENCE, EVENT_TIME) if c in records.columns]
+    return [c for c in (PARTITION, OFFSET, ARRIVAL, SEQUENCE, EVENT_TIME, INSTANT) if c in records.columns]
 
 
 def long_arrays(frame: DataFrame, arrays: Mapping[str, np.ndarray]) -> dict[str, Column]:

@@ -21,6 +21,7 @@ from spark_jobs.definition.kafka import KafkaHistory, StitchedHistory, Topic
 from spark_jobs.definition.position import Position
 from spark_jobs.definition.union import UnionHistory, of_input
 from spark_jobs.errors import DefinitionError, SourceError
+from spark_jobs.functions.prepared import prepare
 from spark_jobs.pins import Change, PinnedFile, PinnedSchemas, PinnedSnapshot, Pins, TableFormat
 from spark_jobs.sources.expressions import expression_type, refuse_schema
 from spark_jobs.sources.files.log_files import (
@@ -48,7 +49,7 @@ from spark_jobs.sources.records.decode import RAW, REASON
 from spark_jobs.sources.records.lookup import pin_lookup
 from spark_jobs.sources.records.payload import column_fields, encoded_fields
 from spark_jobs.sources.records.schemas import pin_schemas
-from spark_jobs.sources.stitched import empty_stitched, open_stitched
+from spark_jobs.sources.stitched import empty_stitched, open_stitched, past_positions
 from spark_jobs.sources.union import joined, names_of
 from spark_jobs.sources.zone_rules import refuse_unlike_zone
 from spark_jobs.spark.expression_tree import names_in
@@ -104,6 +105,10 @@ class Source:
         """The frame of `opened`, of these of its files alone; all of it where records cannot be told by their file."""
         return opened.frame
 
+    def before_topic(self, opened: OpenHistory) -> DataFrame | None:
+        """The positions of the rows that a table has before its topic goes on; None: there is no such table."""
+        return None
+
 
 def source_of(spark: SparkSession, pipeline: Pipeline) -> Source:
     """The source for the pipeline's kind of history."""
@@ -144,6 +149,7 @@ def open_history(
         HistoryError: Records of a topic would be missing.
     """
     refuse_unlike_zone(spark, pipeline)
+    prepare(spark, pipeline)
     pins = pins or Pins()
     if pipeline.inputs:
         return UnionSource(spark, pipeline).open(pins, as_of, arrivals_before)
@@ -155,6 +161,7 @@ def open_history(
 
 def empty_history(spark: SparkSession, pipeline: Pipeline) -> OpenHistory:
     """The pipeline's history without any record. Raises as `open_history` does."""
+    prepare(spark, pipeline)
     empty = source_of(spark, pipeline).empty(schemas_now(spark, pipeline))
     return replace(empty, lookup=pin_lookup(spark, pipeline))
 
@@ -412,6 +419,9 @@ class StitchedSource(Source):
 
     def topic(self) -> Topic | None:
         return self.history.recent
+
+    def before_topic(self, opened: OpenHistory) -> DataFrame | None:
+        return past_positions(self.spark, self.history, self.pipeline, opened)
 
     def empty(self, schemas: PinnedSchemas | None) -> OpenHistory:
         with named_by(self.pipeline, "history"):

@@ -15,9 +15,9 @@ from pyspark.sql import functions as F
 
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.kafka import Topic
-from spark_jobs.identities import Evidence, Identity, LastRecord, Sign, other_schemas, worst
+from spark_jobs.identities import Evidence, FilesSince, Identity, LastRecord, Sign, other_schemas, worst
 from spark_jobs.pins import Change, OffsetRange, PinnedFile, PinnedSnapshot, PinnedTopic
-from spark_jobs.sources.files.log_files import changed_files, how_it_changed
+from spark_jobs.sources.files.log_files import how_it_changed
 from spark_jobs.sources.history import source_of
 from spark_jobs.sources.kafka.topic import read_log
 from spark_jobs.sources.lake.behind import table_shape
@@ -124,8 +124,11 @@ class Signs:
         """Records go from the topic to the table, so that rows below the end offsets come to it."""
         then, now = self.then.snapshot, self.now.snapshot
         if then is None or now is None:
-            files = FilesSince.between(self.then.files, self.now.files)
-            return worst((self._of_shape(), files.rewritten(self.run_id) or Evidence(Sign.BY_POSITION)))
+            files = FilesSince.between(self.then, self.now)
+            if self.then.many_files is not None and files.gone and files.added:
+                why = f"{len(files.added)} files were written since run {self.run_id}, and {files.gone} are gone"
+                return Evidence(Sign.UNPROVEN, why)  # one of them may have been written again
+            return worst((self._of_shape(), _rewritten(files, self.run_id) or Evidence(Sign.BY_POSITION)))
         if (why := self._other_columns()) or (why := self._unproven(then, now, self._change(then, now))):
             return Evidence(Sign.UNPROVEN, why)
         return Evidence(Sign.BY_POSITION)
@@ -170,16 +173,16 @@ class Signs:
 
     def _of_files(self) -> Evidence:
         """Files that are there as they were hold what they held, so only new ones are looked into."""
-        if self.then.files is None or self.now.files is None:
+        if not self.then.knows_files or not self.now.knows_files:
             return Evidence(Sign.UNPROVEN, "nothing tells whether the rows are those that were read before")
-        files = FilesSince.between(self.then.files, self.now.files)
-        if (found := files.rewritten(self.run_id)) is not None:
+        files = FilesSince.between(self.then, self.now)
+        if (found := _rewritten(files, self.run_id)) is not None:
             return found
         if files.added and (count := self.below(self.in_files(files.added))):
             named = f" of {plain_path(files.added[0].path)}" if len(files.added) == 1 else ""
             return Evidence(Sign.UNPROVEN, came_late(count, self.run_id, named))
         if files.gone:
-            return Evidence(Sign.GONE, f"{len(files.gone)} files are gone since run {self.run_id}")
+            return Evidence(Sign.GONE, f"{files.gone} files are gone since run {self.run_id}")
         return Evidence(Sign.SAME)
 
 
@@ -196,29 +199,11 @@ def _since(now: PinnedSnapshot, change: Change, then: PinnedSnapshot, run_id: st
     return f"table {now.table} {change.value} since run {run_id} (snapshot {then.snapshot})"
 
 
-@dataclass(frozen=True, slots=True)
-class FilesSince:
-    """How the files differ from those that an earlier run has read."""
-
-    gone: tuple[PinnedFile, ...]
-    changed: tuple[tuple[PinnedFile, PinnedFile], ...]
-    added: tuple[PinnedFile, ...]
-
-    @classmethod
-    def between(cls, then: Sequence[PinnedFile] | None, now: Sequence[PinnedFile] | None) -> FilesSince:
-        then, now = then or (), now or ()
-        known, others = {file.path for file in then}, list(changed_files(then, now))
-        return cls(
-            tuple(file for file, found in others if found is None),
-            tuple((file, found) for file, found in others if found is not None),
-            tuple(file for file in now if file.path not in known),
-        )
-
-    def rewritten(self, run_id: str) -> Evidence | None:
-        """The evidence where a file was written again."""
-        if not self.changed:
-            return None
-        then, now = self.changed[0]
-        more = f" and {len(self.changed) - 1} more" if len(self.changed) > 1 else ""
-        how = how_it_changed(then, now)
-        return Evidence(Sign.UNPROVEN, f"{plain_path(now.path)}{more} was written again since run {run_id}: {how}")
+def _rewritten(files: FilesSince, run_id: str) -> Evidence | None:
+    """The evidence where a file was written again."""
+    if not files.changed:
+        return None
+    then, now = files.changed[0]
+    more = f" and {len(files.changed) - 1} more" if len(files.changed) > 1 else ""
+    how = how_it_changed(then, now)
+    return Evidence(Sign.UNPROVEN, f"{plain_path(now.path)}{more} was written again since run {run_id}: {how}")

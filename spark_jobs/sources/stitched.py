@@ -22,6 +22,7 @@ from spark_jobs.sources.kafka.topic import append_time, empty_topic, header_map,
 from spark_jobs.sources.lake.archive_table import Archived, archived_in
 from spark_jobs.sources.lake.hive import read_table
 from spark_jobs.sources.lake.lake_tables import pin_snapshot, read_snapshot
+from spark_jobs.sources.opened import OpenHistory
 from spark_jobs.sources.records.canonical import cut_at, with_positions
 from spark_jobs.sources.records.decode import RAW, RAW_BYTES, REASON, UNREAD
 from spark_jobs.sources.records.payload import payload_schema, with_payload
@@ -87,6 +88,13 @@ def empty_stitched(
     snapshot = pin_snapshot(spark, past.table, TableFormat(past.lake_format)) if past.lake_format else None
     table = spark.createDataFrame([], _past(spark, past, snapshot).schema)
     return _stitch(table, empty_topic(spark, history.recent), {}, history, pipeline, schemas)
+
+
+def past_positions(spark: SparkSession, history: StitchedHistory, pipeline: Pipeline, opened: OpenHistory) -> DataFrame:
+    """The positions of the table's rows that an opened history has of it: those before the topic's own."""
+    table = _past(spark, history.past, opened.snapshot)
+    cut = {} if opened.topic is None else {part.partition: part.start for part in opened.topic.ranges}
+    return cut_at(with_positions(table, history.past.position, pipeline, _POSITION_PATH), cut).select(PARTITION, OFFSET)
 
 
 def _archive(spark: SparkSession, past: PastTable, snapshot: PinnedSnapshot | None) -> Archived | None:

@@ -18,6 +18,7 @@ QUICK_RECORDS = 2_000_000
 
 def sections() -> dict[str, Callable[..., Iterator]]:
     """The sections by name, in the order in which they run."""
+    from tests.bench.account import account
     from tests.bench.compare import compare
     from tests.bench.engine import engine, sessions, sliding
     from tests.bench.gate import gate
@@ -45,6 +46,7 @@ def sections() -> dict[str, Callable[..., Iterator]]:
         "reconcile": reconcile,
         "compare": compare,
         "diff": diff,
+        "account": account,
         "gate": gate,
         "kafka": kafka,
         "small": small,

@@ -46,7 +46,7 @@ def _started(folder: Path, kinds: Sequence[Kind]) -> Iterator[SparkSession]:
         metastore = None
         if {Kind.HIVE, Kind.VIEW} & {*kinds}:
             metastore = services.enter_context(HiveMetastore(folder / "metastore")).uri
-        if Kind.TOPIC in kinds:
+        if {Kind.TOPIC, Kind.STITCHED} & {*kinds}:
             Topic.broker = AdministeredBroker(folder / "kafka")
             services.enter_context(Topic.broker)
         spark = spark_session("walks", home=folder / "home", metastore=metastore, master="local[2]")

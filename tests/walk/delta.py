@@ -8,11 +8,11 @@ from pathlib import Path
 from pyspark.sql import DataFrameWriter, SparkSession
 
 from tests.walk import plan as s
-from tests.walk.definitions import COLUMNS, position
+from tests.walk.definitions import position
 from tests.walk.log import Log, Record
 from tests.walk.places import LakeTable
 
-_PROPERTIES = "'delta.columnMapping.mode'='name', 'delta.enableDeletionVectors'='true'"
+_PROPERTIES = {"delta.columnMapping.mode": "name", "delta.enableDeletionVectors": "true"}
 
 
 class DeltaTable(LakeTable):
@@ -21,7 +21,7 @@ class DeltaTable(LakeTable):
         self.path = folder / f"{name}_log"
         self.table = f"delta.`{self.path}`"
         spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")  # for VACUUM at once
-        spark.sql(f"CREATE TABLE {self.table} ({COLUMNS}) USING delta TBLPROPERTIES ({_PROPERTIES})")
+        self._writer([], "append").options(**_PROPERTIES).save(str(self.path))  # SQL would want a metastore
 
     @property
     def history(self) -> str:
@@ -49,8 +49,7 @@ class DeltaTable(LakeTable):
         self._writer(records, "overwrite").save(str(self.path))
 
     def replace(self, records: Sequence[Record]) -> None:
-        self.sql(f"CREATE OR REPLACE TABLE {self.table} ({COLUMNS}) USING delta TBLPROPERTIES ({_PROPERTIES})")
-        self.append(records)
+        self._writer(records, "overwrite").option("overwriteSchema", "true").save(str(self.path))
 
     def compact(self) -> None:
         self.sql(f"OPTIMIZE {self.table}")

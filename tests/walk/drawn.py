@@ -13,6 +13,7 @@ from tests.walk.published import Published
 
 MOST_RECORDS = 300
 FEWEST_RECORDS = 15
+MOST_AGGREGATES = 3
 REFUSED = 10
 """At most one of so many steps is a run that is to be refused."""
 
@@ -95,6 +96,10 @@ class World:
         is_table, end = kind in _TABLES, log.next
         if kind is s.Kind.QUERY:
             return self._allows_of_a_query(step)
+        if kind is s.Kind.STITCHED and not self._allows_of_a_stitched(step):
+            return False
+        if kind is s.Kind.UNION and isinstance(step, s.Move | s.FastForward):
+            return False
         if kind is s.Kind.TOPIC and not (isinstance(step, _OF_A_LOG) and not getattr(step, "unplaced", False)):
             return False
         if isinstance(step, s.RUNS) and self.life != log.life and self.has_run:
@@ -134,8 +139,30 @@ class World:
                 return self.has_run and log.life == 0 and shape is not s.Shape.SESSION
             case s.Batches() | s.Restore() | s.Purge():
                 return False
+            case s.Archive():
+                return kind is s.Kind.STITCHED and not log.held and log.archived < end
+            case s.Trim():
+                return kind is s.Kind.STITCHED and log.archived > 0
+            case s.Redefine():
+                return self.has_run and log.redefined < MOST_AGGREGATES
             case _:
                 return True
+
+    def _allows_of_a_stitched(self, step: s.Step) -> bool:
+        """The table has rows of each partition behind a cut, or nobody would know where the topic goes on."""
+        log = self.log
+        match step:
+            case s.Arrive():
+                return not (step.unplaced or step.back)
+            case s.Correct(_, last):
+                return last < log.archived
+            case s.Cut(before):
+                return before < log.archived and all(
+                    any(before <= n < log.archived and r.partition == partition for n, r in log.records.items())
+                    for partition in (0, 1)
+                )
+            case _:
+                return isinstance(step, _OF_A_STITCHED)
 
     def _allows_of_a_query(self, step: s.Step) -> bool:
         batches, end = self.log.batches, self.log.next
@@ -198,16 +225,25 @@ def is_sound(walk: s.Walk) -> bool:
     return True
 
 
-_OF_A_LOG = (s.Arrive, s.Cut, s.AnotherLog, s.Wait, s.Move, *s.RUNS)
+_OF_A_LOG = (s.Arrive, s.Cut, s.AnotherLog, s.Wait, s.Move, s.Redefine, *s.RUNS)
 """What can happen to a topic."""
+_OF_A_STITCHED = (s.Archive, s.Trim, s.Wait, s.Move, s.Redefine, *s.RUNS)
+"""What else can happen to a topic and the table that it goes on from."""
 _OF_A_QUERY = (s.Arrive, s.Batches, s.Restore, s.Purge, s.Night, s.Full)
 """What can happen to a query."""
+
+
+def fits(kind: s.Kind, shape: s.Shape) -> bool:
+    """Whether there are walks of a kind and shape: a union's inputs have lookups of their own, a query has none."""
+    if kind is s.Kind.QUERY:
+        return shape is s.Shape.TUMBLING
+    return not (kind is s.Kind.UNION and shape is s.Shape.LOOKUP)
 
 
 def drawn(seed: int, kind: s.Kind, shape: s.Shape, steps: int) -> s.Walk:
     """A walk of so many steps; the same for the same arguments."""
     draw = random.Random(f"{seed} {kind} {shape}")
-    walk = s.Walk(kind, shape, (), running_maximum=draw.random() < 0.2 and shape is s.Shape.TUMBLING)
+    walk = s.Walk(kind, shape, (), running_maximum=_counts_latest(draw, kind, shape), periodic=_is_periodic(draw, kind))
     worlds, taken = [World(walk, Runs(walk))], list[s.Step]()
     for step in _steps(draw, worlds):
         taken.append(step)
@@ -215,6 +251,14 @@ def drawn(seed: int, kind: s.Kind, shape: s.Shape, steps: int) -> s.Walk:
         if len(taken) >= steps and isinstance(step, s.RUNS):
             return replace(walk, steps=tuple(taken))
     raise AssertionError("steps never end")
+
+
+def _is_periodic(draw: random.Random, kind: s.Kind) -> bool:
+    return draw.random() < 0.25 and kind is not s.Kind.QUERY
+
+
+def _counts_latest(draw: random.Random, kind: s.Kind, shape: s.Shape) -> bool:
+    return draw.random() < 0.2 and shape is s.Shape.TUMBLING and kind is not s.Kind.STITCHED
 
 
 def _steps(draw: random.Random, worlds: list[World]) -> Iterator[s.Step]:
@@ -297,6 +341,9 @@ CHANGES: tuple[tuple[int, _Maker], ...] = (
     (1, lambda draw, world: s.NewColumn(draw.random() < 0.5)),
     (5, lambda draw, world: s.Move(draw.choice("abc"), draw.choice(("north", "south", "east")))),
     (1, lambda draw, world: s.Wait(48)),
+    (1, lambda draw, world: s.Redefine()),
+    (6, lambda draw, world: s.Archive()),
+    (4, lambda draw, world: s.Trim()),
     (9, lambda draw, world: s.Batches(draw.randrange(1, 6), draw.randrange(3, 12))),
     (3, lambda draw, world: s.Restore(draw.randrange(2, 1 + max(2, len(world.log.batches))))),
     (3, lambda draw, world: s.Purge(draw.randrange(1, 5))),

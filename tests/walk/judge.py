@@ -22,7 +22,7 @@ class Case:
     `present` are the good records that are there, in order. `ever` are those and the ones that are gone since they were
     read, as they were then. `bad` belong into quarantine, also those that are gone. `before`: what was published.
     `starts`: the run computes the windows that start in this range (epoch ms) alone; None: all of them. `batches`:
-    those of a query that has read the records.
+    those of a query that has read the records. `periodic`: watermarks come at ticks.
     """
 
     shape: Shape
@@ -33,6 +33,7 @@ class Case:
     before: Published
     starts: range | None = None
     batches: tuple[int, ...] = ()
+    periodic: bool = False
 
     @cached_property
     def gone(self) -> list[Record]:
@@ -44,12 +45,12 @@ class Case:
         """What a fresh full run gives."""
         if self.batches:
             return truth_of_query(self.present, self.batches)
-        return truth_of(self.present, self.shape, self.regions)
+        return truth_of(self.present, self.shape, self.regions, periodic=self.periodic)
 
     @cached_property
     def whole(self) -> Truth:
         """What a full run would give if nothing were gone."""
-        return truth_of(self.ever, self.shape, self.regions) if self.gone else self.now
+        return truth_of(self.ever, self.shape, self.regions, periodic=self.periodic) if self.gone else self.now
 
     def faults(self, after: Published) -> list[str]:
         """What is wrong with what is published after the run."""

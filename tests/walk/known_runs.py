@@ -12,7 +12,7 @@ from tests.walk.judge import Case
 from tests.walk.log import Log, Place, Reading, Record, goes_back, read
 from tests.walk.published import Published
 
-_PLAIN = (s.Arrive, s.FastForward, s.Compact, s.Wait, s.Hold, s.Batches, s.Purge)
+_PLAIN = (s.Arrive, s.FastForward, s.Compact, s.Wait, s.Hold, s.Batches, s.Purge, s.Archive, s.Trim)
 """After these, and runs, a night has no more to do than to read what is new."""
 
 
@@ -50,6 +50,8 @@ class Runs:
         self.life = 0
         self.ever: dict[Place, Record] = {}
         self.bad: dict[int, Record] = {}
+        self.redefined = 0
+        """How often the definition had changed before the last whole run."""
         self.is_plain = True
         """Whether nothing has happened since the last whole run but what nights go on from."""
 
@@ -57,11 +59,12 @@ class Runs:
         """The same, to go on by itself."""
         other = Runs(self.walk)
         other.ends, other.life, other.is_plain = self.ends, self.life, self.is_plain
+        other.redefined = self.redefined
         other.ever, other.bad = dict(self.ever), dict(self.bad)
         return other
 
     def saw(self, step: s.Step, log: Log) -> None:
-        """Something has happened to the history."""
+        """Something has happened to the history, or to the definition."""
         is_ahead = isinstance(step, s.Arrive) and (step.ahead or step.back or step.unplaced or step.only is not None)
         self.is_plain = self.is_plain and isinstance(step, _PLAIN) and not is_ahead
 
@@ -86,7 +89,8 @@ class Runs:
             return Refusal.ANOTHER_LOG
         if not self.walk.running_maximum and goes_back(log):
             return Refusal.GOES_BACK
-        is_first = self.ends is None or not isinstance(step, s.Night) or not self.walk.shape.goes_on
+        is_night = isinstance(step, s.Night) and self.walk.shape.goes_on and self.redefined == log.redefined
+        is_first = self.ends is None or not is_night
         reading = self.reading(step, log)
         if is_first and not reading.records:
             return Refusal.EMPTY
@@ -115,6 +119,7 @@ class Runs:
             before,
             _starts(step) if isinstance(step, s.Part) else None,
             log.batches,
+            self.walk.periodic,
         )
 
     def ran(self, step: s.Step, log: Log) -> None:
@@ -129,6 +134,7 @@ class Runs:
         if starts is None:
             self.bad |= {r.number: r for r in reading.quarantined}
             self.ends, self.life, self.is_plain = dict(reading.ends), log.life, True
+            self.redefined = log.redefined
 
     def wrong_costs(self, step: s.Step, result: RunResult) -> list[str]:
         """A night that has no more to do than to read what is new is no full run."""

@@ -59,7 +59,8 @@ class Log:
     `next`: the next record's number. `ends`: the next offsets. `life`: how many logs were there before this one.
     `waited`: hours that went by beside the seconds of the records. `regions`: what keys belong to. `factor`: of what
     values are read as. `batches`: of a query, the number below which each of its batches has read all records.
-    `before`: the log before each change of a table, for a roll-back.
+    `before`: the log before each change of a table, for a roll-back. `archived`: of a topic, the number below which all
+    records are in a table. `redefined`: how often the definition has changed.
     """
 
     records: Mapping[int, Record] = field(default_factory=dict[int, Record])
@@ -73,6 +74,8 @@ class Log:
     factor: int = 1
     batches: tuple[int, ...] = ()
     before: tuple[Log, ...] = ()
+    archived: int = 0
+    redefined: int = 0
 
     @property
     def now(self) -> int:
@@ -110,7 +113,7 @@ class Log:
                 return log._with(replace(r, key="z") for r in made)._since(self)
             case s.RollBack(changes):
                 then = self.before[-min(changes, len(self.before))] if self.before else self
-                return replace(then, waited=self.waited, regions=self.regions)
+                return replace(then, waited=self.waited, regions=self.regions, redefined=self.redefined)
             case s.NewColumn():
                 # Older snapshots are read by today's names: no roll-back goes behind a new column.
                 return replace(self._with(replace(r, value=None) for r in self.records.values()), before=())
@@ -124,6 +127,10 @@ class Log:
                 return replace(self, batches=(*self.batches, *ends))
             case s.Restore(batch):
                 return replace(self, batches=self.batches[: batch + 1])
+            case s.Archive():
+                return replace(self, archived=self.next)
+            case s.Redefine():
+                return replace(self, redefined=self.redefined + 1)
             case s.AlterView(factor):
                 return replace(self, factor=factor)
             case s.Wait(hours):
@@ -132,6 +139,15 @@ class Log:
                 return replace(self, before=())
             case _:
                 return self
+
+    def of_partition(self, number: int) -> Log:
+        """The records of a partition alone, under the number 0. Those without one are in the first."""
+        own = {
+            n: replace(r, partition=None if r.place is None else 0)
+            for n, r in self.records.items()
+            if (r.partition or 0) == number
+        }
+        return replace(self, records=own)
 
     def between(self, first: int, last: int) -> list[Record]:
         """The records that are there, from number to number."""

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.definition import Pipeline
 from tests.walk import plan as s
-from tests.walk.definitions import COLUMNS, FLINK, NAMESPACE, definition, position
+from tests.walk.definitions import COLUMNS, NAMESPACE, definition, position
 from tests.walk.log import Log, Record
 
 
@@ -21,7 +21,7 @@ class Place(ABC):
     """The history of one walk. `name` is the pipeline's. `value`: how values are decoded, where no column has them."""
 
     value: ClassVar[str | None] = None
-    job: str = FLINK
+    job: str | None = None
 
     def __init__(self, spark: SparkSession, folder: Path, name: str, walk: s.Walk) -> None:
         self.spark, self.folder, self.name, self.walk = spark, folder, name, walk
@@ -30,9 +30,17 @@ class Place(ABC):
         if walk.shape is s.Shape.LOOKUP:
             self._write_regions(Log())
 
-    def pipeline(self) -> Pipeline:
+    def pipeline(self, redefined: int) -> Pipeline:
+        """The pipeline over the history; `redefined`: how often its definition has changed."""
         return definition(
-            self.walk, self.name, self.history, self.folder, regions=self.regions, value=self.value, job=self.job
+            self.walk,
+            self.name,
+            self.history,
+            self.folder,
+            regions=self.regions,
+            value=self.value,
+            job=self.job,
+            redefined=redefined,
         )
 
     @property

@@ -18,6 +18,10 @@ class Kind(StrEnum):
     HIVE = "hive"
     VIEW = "view"
     TOPIC = "topic"
+    UNION = "union"
+    """Files with the records of partition 0, and an Iceberg table with those of partition 1, as one stream."""
+    STITCHED = "stitched"
+    """A topic, and an Iceberg table that its records are moved to."""
     QUERY = "query"
     """Files, and the checkpoint of a Structured Streaming query that has read them."""
 
@@ -207,6 +211,24 @@ class Move(Step):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
+class Redefine(Step):
+    """The pipeline has one more aggregate from now on."""
+
+
+# What happens to a topic and the table of its older records.
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Archive(Step):
+    """All records are in the table from now on, also those that are in the topic."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Trim(Step):
+    """The topic removes what is in the table."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
 class Wait(Step):
     """Time goes by."""
 
@@ -269,12 +291,16 @@ RUNS = (Night, Full, Part)
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """What happens to one pipeline. `running_maximum`: where an arrival goes back, the latest one so far counts."""
+    """What happens to one pipeline.
+
+    `running_maximum`: where an arrival goes back, the latest one so far counts. `periodic`: watermarks come at ticks.
+    """
 
     kind: Kind
     shape: Shape
     steps: tuple[Step, ...]
     running_maximum: bool = False
+    periodic: bool = False
 
     @property
     def runs(self) -> int:
@@ -285,4 +311,5 @@ class Walk:
         """The walk as Python, a step a line."""
         steps = "".join(f"        {step!r},\n" for step in self.steps)
         more = ", running_maximum=True" if self.running_maximum else ""
+        more += ", periodic=True" if self.periodic else ""
         return f"Walk(\n    {self.kind!r}, {self.shape!r},\n    (\n{steps}    ){more},\n)"

@@ -11,6 +11,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from spark_jobs.definition import Pipeline
+from spark_jobs.definition.union import BLOCK
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.replay.columns import HISTORY_GONE
 from spark_jobs.spark.parallel import run_parallel
@@ -51,8 +52,8 @@ def published(spark: SparkSession, pipeline: Pipeline) -> Published:
     cells = Counter(_cell(row) for row in windows)
     return Published(
         {_cell(row): _row(row) for row in windows},
-        {(row["partition"], row["offset"]): row["windows_missed"] or 1 for row in late},
-        Counter(None if row["offset"] is None else (row["partition"], row["offset"]) for row in bad),
+        {(_number(row["partition"]), row["offset"]): row["windows_missed"] or 1 for row in late},
+        Counter(None if row["offset"] is None else (_number(row["partition"]), row["offset"]) for row in bad),
         tuple(cell for cell, count in cells.items() if count > 1),
     )
 
@@ -64,6 +65,11 @@ def _reader(spark: SparkSession, table: str) -> Callable[[], list[dict[str, Any]
         return [row.asDict() for row in spark.table(table).collect()]
 
     return read
+
+
+def _number(partition: int) -> int:
+    """The walk's number of a partition: an input of a union has one partition."""
+    return partition // BLOCK if partition >= BLOCK else partition
 
 
 def _cell(row: Mapping[str, Any]) -> Cell:

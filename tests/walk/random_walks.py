@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from tests.walk.drawn import drawn
+from tests.walk.drawn import drawn, fits
 from tests.walk.plan import Kind, Shape
 from tests.walk.shrunk import shortest
 from tests.walk.walker import Fault, Walker
@@ -37,7 +37,7 @@ def take_walks(
         itertools.count(seed), itertools.cycle(kinds or KINDS), itertools.cycle(shapes or SHAPES), strict=False
     )
     for number, kind, drawn_shape in chosen:
-        shape = Shape.TUMBLING if kind is Kind.QUERY else drawn_shape
+        shape = drawn_shape if fits(kind, drawn_shape) else Shape.TUMBLING
         if taken >= steps or (faults and stops):
             return faults
         walk, began = drawn(number, kind, shape, min(of_one, steps - taken)), time.monotonic()

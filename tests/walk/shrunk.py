@@ -44,6 +44,8 @@ def _smaller(walk: s.Walk) -> Iterator[s.Walk]:
             yield replace(walk, steps=(*steps[:at], other, *steps[at + 1 :]))
     if walk.running_maximum:
         yield replace(walk, running_maximum=False)
+    if walk.periodic:
+        yield replace(walk, periodic=False)
 
 
 def _simpler(step: s.Step) -> Iterator[s.Step]:

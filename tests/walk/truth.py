@@ -20,11 +20,12 @@ from spark_jobs.eventtime.spark.batches import Batch, BatchKind
 from spark_jobs.eventtime.spark.query import BatchSettings, Query, ReadRecord, RunningQuery
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP
 from spark_jobs.eventtime.windows import SessionWindows, SlidingWindows, TumblingWindows, Window, WindowAssigner
+from tests.runs.small_runs import T0
 from tests.walk.log import Place, Record
 from tests.walk.plan import Shape
 
 MINUTE = 60 * SECOND
-BOUND, GAP, LATENESS = 10 * SECOND, 20 * SECOND, 30 * SECOND
+BOUND, GAP, LATENESS, TICK = 10 * SECOND, 20 * SECOND, 30 * SECOND, 5 * SECOND
 
 Cell = tuple[str | None, int, int]
 """A key, and a window's start and end (epoch ms)."""
@@ -82,9 +83,12 @@ def key_of(record: Record, shape: Shape, regions: Mapping[str, str]) -> str | No
     return regions.get(record.key) if shape is Shape.LOOKUP else record.key
 
 
-def truth_of(records: Sequence[Record], shape: Shape, regions: Mapping[str, str]) -> Truth:
-    """What the job makes of `records`, which are in the order of positions, and of the end of its input."""
-    job = _Job(shape, regions)
+def truth_of(records: Sequence[Record], shape: Shape, regions: Mapping[str, str], *, periodic: bool = False) -> Truth:
+    """What the job makes of `records`, which are in the order of positions, and of the end of its input.
+
+    `periodic`: its watermarks come at the ticks of a timer.
+    """
+    job = _Job(shape, regions, periodic)
     for record in records:
         job.take(record)
     job.end()
@@ -111,16 +115,19 @@ def truth_of_query(records: Sequence[Record], batches: Sequence[int]) -> Truth:
 class _Job:
     """A live job; `truth` is whole when it has ended."""
 
-    def __init__(self, shape: Shape, regions: Mapping[str, str]) -> None:
+    def __init__(self, shape: Shape, regions: Mapping[str, str], periodic: bool) -> None:
         self.truth = Truth()
         self._shape, self._regions = shape, regions
         self._assigner, self._lateness = assigner_of(shape), lateness_of(shape)
-        self._source = Source(WatermarkStrategy(BoundedOutOfOrderness(BOUND), (0, 1), ((0, 1),)))
+        timer = {"per_event": False, "interval": TICK, "timer_start": T0} if periodic else {}
+        self._source = Source(WatermarkStrategy(BoundedOutOfOrderness(BOUND), (0, 1), ((0, 1),), **timer))
         self._operator: WindowOperator[Record] = WindowOperator(self._assigner, self._lateness)
         self._first = FirstByProcessingTime(None)
         self._entered: list[Record] = []
 
     def take(self, record: Record) -> None:
+        for tick in self._source.ticks(record.arrival):
+            self._handle(tick.signals, (tick.time, -1, -1))
         if self._shape is not Shape.DEDUPLICATE or self._first.takes(record.id, record.arrival):
             self._enter(record)
         position = (record.arrival, record.partition or 0, record.offset or 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from spark_jobs.definition import Pipeline
+from spark_jobs.definition.union import BLOCK
 from spark_jobs.errors import EmptyRangeError, HistoryError, RewindowError
 from spark_jobs.eventtime.durations import MINUTE
 from spark_jobs.runs.life.store import RunStore
@@ -33,7 +34,9 @@ from tests.walk.log import Log
 from tests.walk.places import Files, Place
 from tests.walk.published import Published, published
 from tests.walk.query import Query
+from tests.walk.stitched import Stitched
 from tests.walk.topic import Topic
+from tests.walk.union import Union
 
 _PLACES: dict[s.Kind, type[Place]] = {
     s.Kind.FILES: Files,
@@ -43,6 +46,8 @@ _PLACES: dict[s.Kind, type[Place]] = {
     s.Kind.VIEW: HiveView,
     s.Kind.TOPIC: Topic,
     s.Kind.QUERY: Query,
+    s.Kind.UNION: Union,
+    s.Kind.STITCHED: Stitched,
 }
 _ERRORS = {
     Refusal.ANOTHER_LOG: HistoryError,
@@ -79,7 +84,7 @@ class Fault:
         """The steps up to the fault as Python, and what was wrong."""
         more = f"\n  and {len(self.what) - 8} more" if len(self.what) > 8 else ""
         wrong = "\n  ".join(self.what[:8])
-        done = s.Walk(self.walk.kind, self.walk.shape, self.walk.steps[: self.at + 1], self.walk.running_maximum)
+        done = replace(self.walk, steps=self.walk.steps[: self.at + 1])
         step = self.walk.steps[self.at]
         return f"after {step!r} ({self.note or 'no note'}):\n  {wrong}{more}\n{done.shown()}"
 
@@ -98,12 +103,15 @@ class Walker:
         """Carry out the walk up to its first fault; None: it has none."""
         name = f"walk_{next(_names)}"
         place = _PLACES[walk.kind](self.spark, self.folder, name, walk)
-        log, runs, pipeline = Log(), Runs(walk), place.pipeline()
+        log, runs, pipeline = Log(), Runs(walk), place.pipeline(0)
         self.time = log.now
         was = Published()
         for at, step in enumerate(walk.steps):
             after = log.after(step)
-            if not isinstance(step, s.RUNS):
+            if isinstance(step, s.Redefine):
+                pipeline = place.pipeline(after.redefined)
+                runs.saw(step, after)
+            elif not isinstance(step, s.RUNS):
                 place.take(step, log, after)
                 runs.saw(step, after)
             else:
@@ -159,6 +167,8 @@ def _carried_out(spark: SparkSession, pipeline: Pipeline, step: s.Step, log: Log
             return reconcile(spark, pipeline, NoProgress(), until=end, now=now)
         case s.Full(as_of, another_log):
             ends = None if as_of is None else Runs.ends_of(log, as_of)
+            if ends is not None and pipeline.inputs:
+                ends = {number * BLOCK: end for number, end in ends.items()}
             options = {"as_of": ends, "another_log": another_log}
         case s.Part(first, end):
             options = {"start": T0 + first * MINUTE, "end": T0 + end * MINUTE}

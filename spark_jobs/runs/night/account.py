@@ -64,8 +64,9 @@ class Account(AccountTerms, Document):
     FILE: ClassVar[str] = "account.json"
 
 
-def joined(records: Account, pairs: Account, of_windows: int | None, set_aside: int) -> Account:
-    """One account of the terms that were counted side by side."""
+def joined(records: Account, pairs: Account, of_windows: int | None, set_aside: int, *, why: str) -> Account:
+    """One account of the terms that were counted side by side. `why`: what `of_windows` is None for."""
+    unsaid = (why,) if of_windows is None and pairs.pairs is not None else ()
     update = {
         "filtered_after": pairs.filtered_after,
         "without_window": pairs.without_window,
@@ -73,5 +74,6 @@ def joined(records: Account, pairs: Account, of_windows: int | None, set_aside: 
         "pairs": pairs.pairs,
         "pairs_of_windows": of_windows,
         "set_aside": set_aside,
+        "unknown": (*records.unknown, *pairs.unknown, *unsaid),
     }
     return records.model_copy(update=update)

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs.definition import Pipeline
+from spark_jobs.definition.union import of_input
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.pins import PartitionRange, ends_of
-from spark_jobs.replay.assign import START, assign_windows, latest_start
-from spark_jobs.replay.columns import EVENT_TIME, records_in
-from spark_jobs.replay.spec import ReplaySpec
+from spark_jobs.replay.assign import in_window_time, latest_start, windows_of_each
+from spark_jobs.replay.columns import ADMITTED, DROPPED, EVENT_TIME, OFFSET, STATE, end_offset, records_in
+from spark_jobs.replay.spec import Mode, ReplaySpec
 from spark_jobs.runs.night.account import Account
 from spark_jobs.runs.night.reading import Reading
-from spark_jobs.runs.night.taken import is_topic, rejected, unfiltered
+from spark_jobs.runs.night.taken import is_rejected, is_topic, unfiltered
 from spark_jobs.runs.planning.plan import open_planned
 from spark_jobs.runs.planning.plan_document import Plan
-from spark_jobs.sources import OpenHistory, came_since, canonical, cut_at, inputs_of, is_small
+from spark_jobs.sources import OpenHistory, came_since, canonical, inputs_of, is_small, source_of
 from spark_jobs.sources.records.canonical import place_columns
 from spark_jobs.sources.records.decode import REASON
 from spark_jobs.spark.conditions import all_of
@@ -24,52 +28,52 @@ from spark_jobs.spark.conditions import all_of
 
 def counted_records(spark: SparkSession, pipeline: Pipeline, plan: Plan, records: DataFrame) -> Account:
     """The terms of the first equation of a run that reads the whole history; `records`: its canonical ones."""
-    placed, good = _is_placed(pipeline, records), F.col(REASON).isNull()
-    counts = records.agg(
-        F.count_if(~placed).alias("unplaced"),
-        F.count_if(placed & ~good).alias("quarantined"),
-        F.count_if(good).alias("good"),
-    ).collect()[0]
-    account = Account(**counts.asDict())
-    parts = _parts(spark, pipeline, plan)
-    sizes = [_source(one, opened, own) for one, opened, own in parts]
-    unknown = [opened.description for size, (_, opened, _) in zip(sizes, parts, strict=True) if size is None]
-    if unknown:
-        said = tuple(f"{one} does not say how many records it has" for one in unknown)
-        return account.model_copy(update={"unknown": said})
-    source = sum(size for size in sizes if size is not None)
-    if source == account.unplaced + account.quarantined + account.good:
-        return account.model_copy(update={"source": source})  # the other terms are 0: none is below 0
-    unread = sum(_left_unread(*part) for part in parts)
-    filtered = sum(_filtered_before(*part) for part in parts)
-    return account.model_copy(update={"source": source, "left_unread": unread, "filtered_before": filtered})
+    account, parts = _read(pipeline, records), _parts(spark, pipeline, plan)
+    if not any(opened.topic is not None for _, opened, _ in parts):
+        rows = sum(opened.frame.count() for _, opened, _ in parts)
+        if rows == account.unplaced + account.quarantined + account.good:
+            return account.model_copy(update={"source": rows})  # the other terms are 0: none is below 0
+    return _beside(account, [_counted(spark, *part, since={}, is_cut=plan.cuts) for part in parts])
 
 
 def counted_night(spark: SparkSession, pipeline: Pipeline, plan: Plan, before: Reading, new: DataFrame) -> Account:
     """The terms of the first equation of a night that goes on from the reading `before`.
 
     `new`: its canonical records. The whole source is counted where that costs no reading of it: the metadata of a lake
-    table says it, and small files are read as a whole anyway.
+    table says it, and small files are read as a whole anyway. Else those of its records are counted that have a place
+    in the log at the ends of the reading or beyond.
     """
-    placed, good = _is_placed(pipeline, new), F.col(REASON).isNull()
-    counts = new.agg(F.count_if(placed & ~good).alias("quarantined"), F.count_if(good).alias("good")).collect()[0]
-    account = Account(**counts.asDict(), unplaced=plan.reading.unplaced - before.unplaced)
-    parts = _parts(spark, pipeline, plan)
-    if plan.reading.has_gone or not all(_is_counted_by_night(*part) for part in parts):
-        return account.model_copy(update={"unknown": ("runs over the whole history count their source",)})
+    account, parts = _read(pipeline, new), _parts(spark, pipeline, plan)
+    if plan.reading.has_gone or not all(_is_counted_by_night(one, opened) for one, opened, _ in parts):
+        ends = [of_input(before.ends, number) if pipeline.inputs else before.ends for number in range(len(parts))]
+        sizes = zip(parts, ends, strict=True)
+        return _beside(account, [_counted(spark, *part, since=end, is_cut=True) for part, end in sizes])
     known = {
+        "unplaced": plan.reading.unplaced - before.unplaced,
         "read_before": sum(before.counts.values()) + before.unplaced,
-        "source": sum(_source(*part) or 0 for part in parts),
+        "source": sum(opened.frame.count() for _, opened, _ in parts),
     }
     account = account.model_copy(update=known)
     if not account.unaccounted_source:
         return account
-    return account.model_copy(update={"left_unread": sum(_left_unread(*part) for part in parts)})
+    unread = sum(_counted(spark, *part, since={}, is_cut=True).left_unread for part in parts)
+    return account.model_copy(update={"left_unread": unread})
 
 
-def _is_counted_by_night(pipeline: Pipeline, opened: OpenHistory, partitions: tuple[PartitionRange, ...]) -> bool:
-    is_cheap = opened.snapshot is not None or is_small(opened)
-    return is_cheap and unfiltered(pipeline) is None and not pipeline.history.is_stitched and bool(partitions)
+def _is_counted_by_night(pipeline: Pipeline, opened: OpenHistory) -> bool:
+    is_cheap = opened.topic is None and (opened.snapshot is not None or is_small(opened))
+    return is_cheap and unfiltered(pipeline) is None
+
+
+def _read(pipeline: Pipeline, records: DataFrame) -> Account:
+    """What the records are that a run has read."""
+    placed, good = _is_placed(pipeline, records), F.col(REASON).isNull()
+    counts = records.agg(
+        F.count_if(~placed).alias("unplaced"),
+        F.count_if(placed & ~good).alias("quarantined"),
+        F.count_if(good).alias("good"),
+    )
+    return Account(**counts.collect()[0].asDict())
 
 
 Part = tuple[Pipeline, OpenHistory, tuple[PartitionRange, ...]]
@@ -82,34 +86,103 @@ def _parts(spark: SparkSession, pipeline: Pipeline, plan: Plan) -> list[Part]:
     return [(one, part, own.partitions) for (one, part), own in owns]
 
 
-def _source(pipeline: Pipeline, opened: OpenHistory, partitions: tuple[PartitionRange, ...]) -> int | None:
-    """How many records the source has; None where it does not say: transactions and compaction leave offsets empty."""
-    if opened.topic is None:
-        return None if pipeline.history.is_stitched else opened.frame.count()
-    if not is_topic(pipeline):
-        return None
-    ends = ends_of(partitions)
-    read = sum(min(r.end, ends.get(r.partition, r.start)) - r.start for r in opened.topic.ranges)
-    has_holes = read != sum(p.records for p in partitions)
-    return None if has_holes else sum(r.end - r.start for r in opened.topic.ranges)
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """The records of an input by its own numbers, and those of them that nobody has read.
+
+    `holes`: the topic whose offsets do not say how many records it has, since some of them lead to none.
+    """
+
+    records: int
+    left_unread: int = 0
+    filtered_before: int = 0
+    holes: str = ""
 
 
-def _left_unread(pipeline: Pipeline, opened: OpenHistory, partitions: tuple[PartitionRange, ...]) -> int:
-    """The records beyond the end offsets."""
-    ends = ends_of(partitions)
-    if opened.topic is not None:
-        return sum(max(0, r.end - max(r.start, ends.get(r.partition, r.start))) for r in opened.topic.ranges)
-    everything = canonical(opened, unfiltered(pipeline) or pipeline)
-    return everything.where(_is_placed(pipeline, everything) & came_since(ends)).count()
+def _beside(account: Account, sources: Sequence[_Source]) -> Account:
+    """The account with the numbers of the sources."""
+    known = {
+        "left_unread": sum(one.left_unread for one in sources),
+        "filtered_before": sum(one.filtered_before for one in sources),
+    }
+    if unknown := tuple(f"{one.holes} does not say how many records it has" for one in sources if one.holes):
+        return account.model_copy(update={**known, "unknown": unknown})
+    return account.model_copy(update={**known, "source": sum(one.records for one in sources)})
 
 
-def _filtered_before(pipeline: Pipeline, opened: OpenHistory, partitions: tuple[PartitionRange, ...]) -> int:
-    """The records below the ends that the definition leaves out before the watermark; a topic is not read again."""
-    whole = None if is_topic(pipeline) else unfiltered(pipeline)
-    if whole is None:
+def _counted(
+    spark: SparkSession,
+    pipeline: Pipeline,
+    opened: OpenHistory,
+    partitions: tuple[PartitionRange, ...],
+    *,
+    since: Mapping[int, int],
+    is_cut: bool,
+) -> _Source:
+    """Count an input. `since`: from these offsets on alone; `is_cut`: what lies beyond the ends was not read."""
+    ends, topic = ends_of(partitions), opened.topic
+    if topic is None:
+        return _counted_rows(spark, pipeline, opened, ends if is_cut else {}, since)
+    past = source_of(spark, pipeline).before_topic(opened)
+    rows = _Source(0) if past is None else _counted_in(past, ends, since)
+    filtered = _filtered_before(spark, pipeline, opened, ends, since)
+    firsts = {r.partition: max(r.start, min(since.get(r.partition, r.start), r.end)) for r in topic.ranges}
+    lasts = {r.partition: max(firsts[r.partition], min(r.end, ends.get(r.partition, r.start))) for r in topic.ranges}
+    read, unread = sum(lasts.values()) - sum(firsts.values()), sum(r.end - lasts[r.partition] for r in topic.ranges)
+    has_holes = read + rows.records - rows.left_unread != sum(p.records for p in partitions) + filtered
+    if has_holes and not (is_topic(pipeline) and not since):  # records that have no arrival are in no range
+        has_holes = read != _of_topic(spark, pipeline, opened, firsts, lasts)
+    holes = opened.description if has_holes else ""
+    return _Source(rows.records + read + unread, rows.left_unread + unread, filtered, holes)
+
+
+def _counted_rows(
+    spark: SparkSession, pipeline: Pipeline, opened: OpenHistory, ends: Mapping[int, int], since: Mapping[int, int]
+) -> _Source:
+    """Count the rows of files or of a table, as they are read with nothing left out."""
+    whole = unfiltered(pipeline)
+    records = canonical(opened, whole or pipeline, _frame_since(spark, pipeline, opened, since))
+    return _counted_in(records, ends, since, F.lit(False) if whole is None else is_rejected(records, pipeline))
+
+
+def _counted_in(
+    records: DataFrame, ends: Mapping[int, int], since: Mapping[int, int], is_rejected: Column | None = None
+) -> _Source:
+    is_beyond = F.coalesce(came_since(ends), F.lit(False)) if ends else F.lit(False)
+    chosen = records.where(came_since(since)) if since else records
+    row = chosen.agg(
+        F.count("*").alias("records"),
+        F.count_if(is_beyond).alias("left_unread"),
+        F.count_if(~is_beyond & (F.lit(False) if is_rejected is None else is_rejected)).alias("filtered_before"),
+    )
+    return _Source(**row.collect()[0].asDict())
+
+
+def _frame_since(
+    spark: SparkSession, pipeline: Pipeline, opened: OpenHistory, since: Mapping[int, int]
+) -> DataFrame | None:
+    return source_of(spark, pipeline).since(opened, since) if since else None
+
+
+def _filtered_before(
+    spark: SparkSession, pipeline: Pipeline, opened: OpenHistory, ends: Mapping[int, int], since: Mapping[int, int]
+) -> int:
+    """The records below the ends that the definition leaves out before the watermark."""
+    if unfiltered(pipeline) is None:
         return 0
-    ends = ends_of(partitions)
-    return rejected(cut_at(canonical(opened, whole), ends), pipeline).count()
+    return _counted_rows(spark, pipeline, opened, ends, since).filtered_before
+
+
+def _of_topic(
+    spark: SparkSession, pipeline: Pipeline, opened: OpenHistory, firsts: Mapping[int, int], lasts: Mapping[int, int]
+) -> int:
+    """How many records the broker gives of these offsets."""
+    records = canonical(opened, unfiltered(pipeline) or pipeline, _frame_since(spark, pipeline, opened, firsts))
+    return records.where((F.col(OFFSET) >= end_offset(firsts)) & (F.col(OFFSET) < end_offset(lasts))).count()
+
+
+_NOT_OUT = ("open", "not_emitted")
+"""States of sessions that the live job has not let out as they are."""
 
 
 def _is_placed(pipeline: Pipeline, records: DataFrame) -> Column:
@@ -120,34 +193,44 @@ def _is_placed(pipeline: Pipeline, records: DataFrame) -> Column:
 def counted_pairs(records: DataFrame, spec: ReplaySpec, span: TimeRange | None) -> Account:
     """The terms of the second equation but duplicates, and the pairs of the third with a window that starts in `span`.
 
-    `records`: the good ones that come to the windows.
+    `records`: the good ones that come to the windows. None as the span: all windows. Of sessions the pairs in a part of
+    the range are not known: where one begins, its records say together.
     """
-    admitted = F.coalesce(F.expr(spec.after_watermark), F.lit(False)) if spec.after_watermark else F.lit(True)
-    has_time = F.col(EVENT_TIME).isNotNull()
-    if spec.has_sessions:
-        has_window = has_time
-    else:
-        windows = spec.aligned_windows
-        ends = latest_start(windows) + F.lit(windows.longest)
-        has_window = has_time & (ends > F.col(EVENT_TIME)) if windows.leaves_gaps else has_time
+    admitted = F.lit(True)
+    if spec.after_watermark is not None:
+        condition = F.col(ADMITTED) if ADMITTED in records.columns else F.expr(spec.after_watermark)
+        admitted = F.coalesce(condition, F.lit(False))
+    records = in_window_time(records, spec.windows)
+    has_window = has_time = F.col(EVENT_TIME).isNotNull()
+    if not spec.has_sessions and spec.aligned_windows.leaves_gaps:
+        ends = latest_start(spec.aligned_windows) + F.lit(spec.aligned_windows.longest)
+        has_window = has_time & (ends > F.col(EVENT_TIME))
+    own = F.lit(1) if spec.has_sessions else windows_of_each(spec.aligned_windows, span)
     row = records.agg(
         F.count_if(~admitted).alias("filtered_after"),
         F.count_if(admitted & ~has_window).alias("without_window"),
         F.count_if(admitted & has_window).alias("entered"),
+        F.coalesce(F.sum(F.when(admitted & has_window, own)), F.lit(0)).alias("pairs"),
     ).collect()[0]
-    return Account(**row.asDict(), pairs=_pairs(records.where(admitted & has_window), spec, span, row["entered"]))
-
-
-def _pairs(records: DataFrame, spec: ReplaySpec, span: TimeRange | None, entered: int) -> int | None:
-    """None for sessions: where one begins, its records say together."""
-    if spec.has_sessions:
-        return None
-    assigned = assign_windows(records, spec.aligned_windows)
-    if span is not None:
-        assigned = assigned.where((F.col(START) >= F.lit(span.start)) & (F.col(START) < F.lit(span.end)))
-    return assigned.count()
+    account = Account(**row.asDict())
+    if not (spec.has_sessions and span is not None):
+        return account
+    why = "where a session begins, its records say together: a run over a part of the range does not count its pairs"
+    return account.model_copy(update={"pairs": None, "unknown": (why,)})
 
 
 def pairs_in(windows: DataFrame) -> int:
     """The pairs that windows count; of several panes the last one has all."""
     return int(windows.agg(F.sum(records_in(windows))).collect()[0][0] or 0)
+
+
+def pairs_in_sessions(sessions: DataFrame, late: DataFrame | None, spec: ReplaySpec) -> int | None:
+    """The pairs that sessions count, and the late records that lie in none; None where sessions are not out yet.
+
+    Those count no records so far. `late`: the late records, where only the live job's sessions have rows.
+    """
+    if STATE in sessions.columns and not sessions.where(F.col(STATE).isin(*_NOT_OUT)).isEmpty():
+        return None
+    if late is None or spec.mode is not Mode.FAITHFUL:
+        return pairs_in(sessions)
+    return pairs_in(sessions.drop(DROPPED)) + late.count()

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Self
 from pydantic import BeforeValidator, PlainSerializer, TypeAdapter
 
 from spark_jobs.definition import Pipeline
-from spark_jobs.definition.union import of_input
+from spark_jobs.definition.union import of_input, of_union
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.formatting import plural
 from spark_jobs.identities import Identity
@@ -69,6 +69,7 @@ class Reading:
         lacks: Whether records are gone that the buckets still count as there.
         final_until: Windows that end by then (epoch ms, with the allowed lateness) were final before the first record
             that is still there; None: nothing is known to be final.
+        inputs: The names of a union's inputs, in the order of their numbers.
     """
 
     identities: tuple[Identity, ...]
@@ -78,6 +79,7 @@ class Reading:
     unplaced: int = 0
     lacks: bool = False
     final_until: int | None = None
+    inputs: tuple[str, ...] = ()
 
     @property
     def ends(self) -> dict[int, int]:
@@ -124,6 +126,23 @@ class Reading:
             for number, identity in enumerate(self.identities)
         ]
 
+    def numbered_as(self, names: tuple[str, ...]) -> Reading:
+        """The reading under the numbers that a union's inputs of these names have; those that it lacks are left out."""
+        if not names or not self.inputs or names == self.inputs:
+            return self
+        own = dict(zip(self.inputs, self.of_inputs(), strict=True))
+        moved = {number: own[name] for number, name in enumerate(names) if name in own}
+        empty = None
+        if self.empty is not None:
+            empty = {p: one for n, part in moved.items() for p, one in of_union(part.empty or {}, n).items()}
+        return replace(
+            self,
+            identities=tuple(moved[n].identities[0] if n in moved else Identity() for n in range(len(names))),
+            partitions={p: one for n, part in moved.items() for p, one in of_union(part.partitions, n).items()},
+            empty=empty,
+            inputs=names,
+        )
+
     def gone_spans(self) -> list[tuple[TimeRange, int]]:
         """The event times of each bucket that records are gone from, with how many."""
         return [
@@ -135,7 +154,7 @@ class Reading:
 
     def named_by(self, files: Sequence[tuple[PinnedFile, ...] | None]) -> Reading:
         """The reading with the files of each input, which a plan keeps apart."""
-        named = (replace(own, files=found) for own, found in zip(self.identities, files, strict=True))
+        named = (own.with_files(found) for own, found in zip(self.identities, files, strict=True))
         return replace(self, identities=tuple(named))
 
     def to_json(self) -> dict[str, Any]:

@@ -12,48 +12,51 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
-import numpy as np
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from spark_jobs.definition import Pipeline
-from spark_jobs.definition.instants import format_instant
 from spark_jobs.errors import HistoryError, RewindowError
 from spark_jobs.lakehouse.publication import FACTS
 from spark_jobs.lakehouse.staging import StagedPart
-from spark_jobs.lakehouse.tables import quoted, starts_within
-from spark_jobs.replay.assign import END, START, assign_windows
+from spark_jobs.lakehouse.tables import quoted
+from spark_jobs.replay.assign import END, START
 from spark_jobs.replay.columns import (
-    CLOSED_AT,
     DROPPED,
-    EVENT_TIME,
     HISTORY_GONE,
+    NOT_COUNTED,
     OFFSET,
-    ON_TIME,
-    PARTITION,
     STATE,
-    counts_of,
     end_offset,
-    records_in,
 )
 from spark_jobs.replay.from_pipeline import spec_of
-from spark_jobs.replay.spec import ReplaySpec
 from spark_jobs.runs.life.documents import Request, StagedRange, recorded_definition
 from spark_jobs.runs.life.store import RunStore
 from spark_jobs.runs.night.final import Final
-from spark_jobs.runs.night.reading import Empty, Reading, overlapping_joined
+from spark_jobs.runs.night.lacking import (
+    BOUNDS,
+    FOUND,
+    IS_FINAL,
+    LATER,
+    MISSED,
+    TOTAL,
+    counted_windows,
+    pairs_of,
+    refuse_moved,
+    windows_in,
+    with_counts,
+    with_joined,
+    within,
+)
+from spark_jobs.runs.night.late_kept import keep_late, keep_quarantined
 from spark_jobs.runs.night.stored import read_before
 from spark_jobs.runs.planning.plan import open_planned
 from spark_jobs.runs.work.difference import COVERS, GIVES_WAY, MADE_OF, publication_of
 from spark_jobs.runs.work.job import Job
-from spark_jobs.sources import canonical, cut_at, good, is_empty
-from spark_jobs.spark.conditions import any_of
+from spark_jobs.sources import canonical, cut_at, good
 from spark_jobs.spark.joins import OTHER, others, same
 
-_BOUNDS = ("rw_from", "rw_to")
-_AS_OF, _TOTAL, _FOUND, _LATER = "rw_as_of", "rw_total", "rw_found", "rw_later"
-_ENDS = "map<string, bigint>"
-_CLOSED, _IS_FINAL, _LACKS = "rw_closed", "rw_is_final", "rw_lacks"
+_LACKS = "rw_lacks"
 
 
 def keep_touched(job: Job, staged: StagedRange, new: DataFrame) -> None:
@@ -63,11 +66,11 @@ def keep_touched(job: Job, staged: StagedRange, new: DataFrame) -> None:
     the published value has not seen. So the history is not read again.
     """
     names, published = job.spec.keys, _published(job, staged)
-    seen, computed = _windows_of(published, names), _windows_of(job.staging.rows(), names)
-    now = computed.select(*others((*names, *_BOUNDS)), F.col(_TOTAL).alias("rw_now"))
-    compared = _joined(seen, now, names, ("rw_now",))
-    compared = _with_counts(compared, _pairs(new, job.spec), names)
-    lacking = compared.where(F.col("rw_now") < F.col(_TOTAL) + F.col(_LATER)).withColumn(_LACKS, F.lit(True))
+    seen, computed = windows_in(published, names), windows_in(job.staging.rows(), names)
+    now = computed.select(*others((*names, *BOUNDS)), F.col(TOTAL).alias("rw_now"))
+    compared = with_joined(seen, now, names, ("rw_now",))
+    compared = with_counts(compared, pairs_of(new, job.spec), names, late=_late(job))
+    lacking = compared.where(F.col("rw_now") < F.col(TOTAL) + F.col(LATER)).withColumn(_LACKS, F.lit(True))
     _stage(job, _kept(published, lacking, names, covers=False))
 
 
@@ -92,14 +95,15 @@ def keep_of_range(job: Job, staged: StagedRange, records: DataFrame, read: DataF
         spec = job.spec if definition is None else spec_of(definition, [p.partition for p in job.plan.partitions])
         own = records if definition is None else _records_of(job, definition)
         covers = spec.has_sessions or (definition is not None and definition.window != job.pipeline.window)
-        counted = _counted(rows, own, spec, None if before is None else before.reading.empty, final)
-        lacking = _within(counted.where(F.col(_FOUND) < F.col(_TOTAL)), reading)
-        refuse_moved(lacking.where(~F.col(_IS_FINAL)), reading, job.result.tables.windows)
+        empty = None if before is None else before.reading.empty
+        counted = counted_windows(rows, own, spec, empty, final, _late(job))
+        lacking = within(counted.where(F.col(FOUND) < F.col(TOTAL)), reading)
+        refuse_moved(lacking.where(~F.col(IS_FINAL)), reading, job.result.tables.windows)
         wanted = lacking.withColumn(_LACKS, F.lit(True))
         if final.is_there:
-            places = same((*spec.keys, *_BOUNDS), "rw_lacking_")
-            beside = lacking.select(*others((*spec.keys, *_BOUNDS), "rw_lacking_"))
-            rest = counted.where(F.col(_IS_FINAL)).join(beside, places, "left_anti")
+            places = same((*spec.keys, *BOUNDS), "rw_lacking_")
+            beside = lacking.select(*others((*spec.keys, *BOUNDS), "rw_lacking_"))
+            rest = counted.where(F.col(IS_FINAL)).join(beside, places, "left_anti")
             wanted = wanted.unionByName(rest.withColumn(_LACKS, F.lit(False)))
         if set(spec.keys) != set(job.spec.keys):
             if not wanted.isEmpty():
@@ -112,8 +116,8 @@ def keep_of_range(job: Job, staged: StagedRange, records: DataFrame, read: DataF
         if final.is_there:
             kept = kept.unionByName(_not_computed(job, published, records, final, read_to), allowMissingColumns=True)
         _stage(job, kept)
-        _keep_late(job, staged, records, final, read_to)
-    _keep_quarantined(job, read)
+        keep_late(job, staged, records, final, read_to)
+    keep_quarantined(job, read)
 
 
 def _not_computed(
@@ -123,75 +127,17 @@ def _not_computed(
 
     A record that was read before, and lies in another window now, belongs to the one that was final.
     """
-    names = (*job.spec.keys, *_BOUNDS)
-    ends = {"window_start": _BOUNDS[0], "window_end": _BOUNDS[1]}
+    names = (*job.spec.keys, *BOUNDS)
+    ends = {"window_start": BOUNDS[0], "window_end": BOUNDS[1]}
     bounds = {own: F.unix_millis(name) for name, own in ends.items()}
     staged = job.staging.rows().withColumns(bounds)
-    chosen = staged.where(final.is_final(F.col(_BOUNDS[1]), F.lit(None).cast("bigint")))
+    chosen = staged.where(final.is_final(F.col(BOUNDS[1]), F.lit(None).cast("bigint")))
     known = published.withColumns(bounds).select(*others(names, "rw_known_")).distinct()
     chosen = chosen.join(known, same(names, "rw_known_"), "left_anti")
     if not job.spec.has_sessions:
         new = records.where(~F.coalesce(F.col(OFFSET) < end_offset(read_to), F.lit(False)))
-        chosen = chosen.join(_pairs(new, job.spec), same(names), "left_anti")
-    return chosen.drop(*_BOUNDS).withColumns({COVERS: F.lit(False), GIVES_WAY: F.lit(True)})
-
-
-def _counted(rows: DataFrame, records: DataFrame, spec: ReplaySpec, empty: Empty | None, final: Final) -> DataFrame:
-    """One row for each published window: what it counts, how many of these records are there, and if it was final.
-
-    Records that have come late since, at offsets that were `empty`, are none of those.
-    """
-    seen = _windows_of(rows, spec.keys)
-    pairs = _pairs_of_sessions(seen, records, spec) if spec.has_sessions else _pairs(records, spec)
-    is_final = final.is_final(F.col(_BOUNDS[1]), F.col(_CLOSED))
-    return _with_counts(seen, pairs, spec.keys, empty).withColumn(_IS_FINAL, is_final)
-
-
-def _within(windows: DataFrame, reading: Reading) -> DataFrame:
-    """The windows that can hold a gone record by their times."""
-    spans = [(span.start, span.end) for span, _ in overlapping_joined(reading.gone_spans())]
-    frame = windows.sparkSession.createDataFrame(spans, "rw_first BIGINT, rw_end BIGINT")
-    fits = (F.col(_BOUNDS[0]) < F.col("rw_end")) & (F.col(_BOUNDS[1]) > F.col("rw_first"))
-    return windows.join(F.broadcast(frame), fits, "left_semi")
-
-
-def refuse_moved(lacking: DataFrame, reading: Reading, where: str) -> None:
-    """Raises HistoryError where windows lack more records than are gone, by the event times of these.
-
-    Looked at are all windows `lacking` records that have the same bounds, whatever their keys, since a record is in one
-    of them at most. `where`: the table of the windows, for the error.
-    """
-    lacks = F.sum(F.col(_TOTAL) - F.col(_FOUND)).alias("lacks")
-    found = lacking.groupBy(*_BOUNDS).agg(lacks, F.count("*").alias("count")).toArrow()
-    starts, ends, lost, counts = (column.to_numpy() for column in found.columns)
-    gone = gone_within(reading, starts, ends)
-    if not (is_more := lost > gone).any():
-        return
-    first, last = int(starts[is_more].min()), int(ends[is_more].max())
-    raise HistoryError(
-        f"{counts[is_more].sum()} windows from {format_instant(first)} to {format_instant(last)} lack "
-        f"{lost[is_more].sum()} records, and only {gone[is_more].sum()} of the records that were read are gone there: "
-        "others are there, in other windows",
-        where,
-        "Their key, event time, lookup row or filter has changed, and nothing tells them from those that are gone. Put "
-        "it back as it was, bring the gone records back, or write to another table (output.table).",
-    )
-
-
-def gone_within(reading: Reading, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """At most how many gone records lie in each of the windows `[starts, ends)`, by the times of their buckets."""
-    spans = reading.gone_spans()
-    firsts = np.array([span.start for span, _ in spans], dtype=np.int64)
-    lasts = np.array([span.end - 1 for span, _ in spans], dtype=np.int64)
-    counts = np.array([gone for _, gone in spans], dtype=np.int64)
-    return _below(firsts, counts, ends) - _below(lasts, counts, starts)
-
-
-def _below(times: np.ndarray, counts: np.ndarray, at: np.ndarray) -> np.ndarray:
-    """The sum of the counts whose time is below each of `at`."""
-    order = np.argsort(times)
-    sums = np.concatenate(([0], np.cumsum(counts[order])))
-    return sums[np.searchsorted(times[order], at, side="left")]
+        chosen = chosen.join(pairs_of(new, job.spec), same(names), "left_anti")
+    return chosen.drop(*BOUNDS).withColumns({COVERS: F.lit(False), GIVES_WAY: F.lit(True)})
 
 
 def _published(job: Job, staged: StagedRange) -> DataFrame:
@@ -200,147 +146,37 @@ def _published(job: Job, staged: StagedRange) -> DataFrame:
     return publication_of(job, staged).in_scope(rows)
 
 
-def _windows_of(windows: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """One row for each window: keys, `_BOUNDS` (epoch ms), its close, how many records it counts, its end offsets."""
-    known = any_of(F.col(c).isNotNull() for c in counts_of(windows))
-    as_of = F.col("as_of") if "as_of" in windows.columns else F.lit(None).cast("string")
-    bounds = (F.unix_millis(name).alias(own) for name, own in zip(("window_start", "window_end"), _BOUNDS, strict=True))
-    closed = F.unix_millis(CLOSED_AT) if CLOSED_AT in windows.columns else F.lit(None).cast("bigint")
-    # Of several firings the last one counts most. A window without counts has a record at least.
-    counted = F.when(known, records_in(windows)).otherwise(F.lit(1))
-    return (
-        windows.select(*quoted(keys), *bounds, counted.alias(_TOTAL), as_of.alias("a"), closed.alias(_CLOSED))
-        .groupBy(*quoted((*keys, *_BOUNDS)))
-        .agg(F.max(_TOTAL).alias(_TOTAL), _largest_ends("a").alias(_AS_OF), F.max(_CLOSED).alias(_CLOSED))
-    )
-
-
-def _largest_ends(texts: str) -> Column:
-    """The largest end offset of each partition, of end offsets as JSON."""
-    ends = F.collect_list(F.from_json(texts, _ENDS))
-    none = F.from_json(F.lit("{}"), _ENDS)
-    return F.aggregate(ends, none, lambda found, one: F.map_zip_with(found, one, lambda _, a, b: F.greatest(a, b)))
-
-
-def _filtered(records: DataFrame, spec: ReplaySpec) -> DataFrame:
-    timed = records.where(F.col(EVENT_TIME).isNotNull())
-    return timed.where(spec.after_watermark) if spec.after_watermark else timed
-
-
-def _pairs(records: DataFrame, spec: ReplaySpec) -> DataFrame:
-    """Each record in each of its windows: keys, bounds, partition and offset."""
-    placed = assign_windows(_filtered(records, spec), spec.aligned_windows)
-    bounds = (F.col(START).alias(f"{OTHER}{_BOUNDS[0]}"), F.col(END).alias(f"{OTHER}{_BOUNDS[1]}"))
-    return placed.select(*others(spec.keys), *bounds, PARTITION, OFFSET)
-
-
-def _pairs_of_sessions(seen: DataFrame, records: DataFrame, spec: ReplaySpec) -> DataFrame:
-    """The same for sessions, which lie where their records are."""
-    sessions = seen.select(*quoted(spec.keys), *_BOUNDS)
-    placed = _filtered(records, spec).select(*others(spec.keys), EVENT_TIME, PARTITION, OFFSET)
-    inside = (F.col(EVENT_TIME) >= F.col(_BOUNDS[0])) & (F.col(EVENT_TIME) < F.col(_BOUNDS[1]))
-    joined = placed.join(sessions, [*same(spec.keys), inside])
-    bounds = (F.col(_BOUNDS[0]).alias(f"{OTHER}{_BOUNDS[0]}"), F.col(_BOUNDS[1]).alias(f"{OTHER}{_BOUNDS[1]}"))
-    return joined.select(*(f"`{OTHER}{key}`" for key in spec.keys), *bounds, PARTITION, OFFSET)
-
-
-def _with_counts(seen: DataFrame, pairs: DataFrame, keys: Sequence[str], empty: Empty | None = None) -> DataFrame:
-    """Add how many of the `pairs` are in each window, below its end offsets (`_FOUND`) and from there on (`_LATER`).
-
-    Those at offsets that were `empty` have come later, too.
-    """
-    joined = pairs.join(seen.select(*quoted((*keys, *_BOUNDS)), _AS_OF), same((*keys, *_BOUNDS)))
-    end = F.coalesce(F.try_element_at(_AS_OF, F.col(PARTITION).cast("string")), F.lit(0).cast("bigint"))
-    has_none = F.coalesce(F.size(_AS_OF) <= 0, F.lit(True))  # a history without positions
-    is_later = ~has_none & ((F.col(OFFSET) >= end) | is_empty(empty))
-    counted = joined.groupBy(*others((*keys, *_BOUNDS))).agg(
-        F.count_if(~is_later).alias(_FOUND), F.count_if(is_later).alias(_LATER)
-    )
-    return _joined(seen, counted, keys, (_FOUND, _LATER))
-
-
-def _joined(windows: DataFrame, counts: DataFrame, keys: Sequence[str], names: Sequence[str]) -> DataFrame:
-    """The windows with counts from another frame, which has keys and bounds as `others`; 0 where it has none."""
-    joined = windows.join(counts, same((*keys, *_BOUNDS)), "left")
-    return joined.select(*(f"`{c}`" for c in windows.columns), *(F.coalesce(n, F.lit(0)).alias(n) for n in names))
+def _late(job: Job) -> DataFrame | None:
+    """The late records that the run has staged, with the number of windows that each was too late for."""
+    return job.staging.rows(StagedPart.LATE) if job.is_faithful and job.staging.has(StagedPart.LATE) else None
 
 
 def _kept(published: DataFrame, wanted: DataFrame, keys: Sequence[str], *, covers: bool) -> DataFrame:
     """The rows of windows that stay, as they are staged: with the values that are published.
 
-    Records that came since are counted as dropped: so a window goes on counting all that it ever had. `wanted` says of
-    each window whether it lacks records (`_LACKS`).
+    Of the records that came since, those that were too late are dropped, and the others not counted: so a window goes
+    on saying how many it ever had. `wanted` says of each window whether it lacks records (`_LACKS`).
     """
-    chosen = wanted.select(*others((*keys, *_BOUNDS)), _LATER, _LACKS)
-    bounds = [F.unix_millis(name) == F.col(f"{OTHER}{own}") for name, own in zip((START, END), _BOUNDS, strict=True)]
-    count = DROPPED if DROPPED in published.columns else ON_TIME  # complete values alone drop none
+    chosen = wanted.select(*others((*keys, *BOUNDS)), LATER, MISSED, _LACKS)
+    bounds = [F.unix_millis(name) == F.col(f"{OTHER}{own}") for name, own in zip((START, END), BOUNDS, strict=True)]
+    not_counted = F.coalesce(NOT_COUNTED, F.lit(0)) if NOT_COUNTED in published.columns else F.lit(0)
     state = F.when(F.col(_LACKS), F.lit(HISTORY_GONE)).otherwise(F.col(STATE)) if STATE in published.columns else None
-    changed = {STATE: state, count: F.col(count) + F.col(_LATER)}
-    there = {name: value for name, value in changed.items() if name in published.columns and value is not None}
+    there: dict[str, Column] = {NOT_COUNTED: (not_counted + F.col(LATER) - F.col(MISSED)).cast("long")}
+    if DROPPED in published.columns:  # complete values alone drop none
+        there[DROPPED] = F.col(DROPPED) + F.col(MISSED)
+    if state is not None:
+        there[STATE] = state
     rows = published.join(chosen, [*same(keys), *bounds]).withColumns(
         {**there, COVERS: F.lit(covers), GIVES_WAY: F.lit(False)}
     )
     made_of = F.col("as_of") if "as_of" in rows.columns else F.lit(None).cast("string")
-    columns = [c for c in (*published.columns, COVERS, GIVES_WAY) if c not in FACTS.names]
+    columns = [c for c in dict.fromkeys((*published.columns, NOT_COUNTED, COVERS, GIVES_WAY)) if c not in FACTS.names]
     return rows.select(*quoted(columns), made_of.alias(MADE_OF))
 
 
 def _stage(job: Job, kept: DataFrame) -> None:
     with job.stage("kept windows", "records that they were made of are gone"):
         job.staging.write(0, kept, StagedPart.KEPT)
-
-
-def _keep_late(job: Job, staged: StagedRange, records: DataFrame, final: Final, read_to: Mapping[int, int]) -> None:
-    """Stage once more the late records of the range that are published, where they are gone or their window was final.
-
-    Of a final window, those below the ends that were read (`read_to`) are those that are published, and no others.
-    """
-    if not job.is_faithful or not job.spark.catalog.tableExists(job.result.tables.late):
-        return
-    late = job.spark.table(job.result.tables.late)
-    if not staged.everything:
-        late = late.where(starts_within(job.plan.span, "range_start"))
-    if final.is_there:
-        _drop_late(job, staged, final, read_to)
-    of_final = _is_of_final(final)
-    kept = late.where(of_final).unionByName(_gone(late.where(~of_final), records))
-    fields = job.staging.rows(StagedPart.LATE).schema
-    columns = [
-        F.col(f"`{f.name}`") if f.name in late.columns else F.lit(None).cast(f.dataType).alias(f.name) for f in fields
-    ]
-    job.staging.write(0, kept.select(*columns), StagedPart.LATE)
-
-
-def _is_of_final(final: Final) -> Column:
-    """Whether a late record's window was final; of a record in no window its event time counts."""
-    end = F.coalesce(F.unix_millis("window_end"), F.unix_millis("event_time") + F.lit(1))
-    return F.coalesce(final.is_final(end, F.lit(None).cast("bigint")), F.lit(False))
-
-
-def _drop_late(job: Job, staged: StagedRange, final: Final, read_to: Mapping[int, int]) -> None:
-    """Take away the staged late records of final windows that a run before has judged."""
-    was_read = F.coalesce(F.col("offset") < end_offset(read_to, "partition"), F.lit(False))
-    for chunk in (staged.expected or {}).get(StagedPart.LATE.value, ()):
-        rows = job.staging.chunk(chunk, StagedPart.LATE)
-        job.staging.write(chunk, rows.where(~(_is_of_final(final) & was_read)), StagedPart.LATE)
-
-
-def _keep_quarantined(job: Job, read: DataFrame) -> None:
-    """Stage once more the quarantined records that are published, and are gone since."""
-    table = job.result.tables.quarantine
-    if not job.spark.catalog.tableExists(table):
-        return
-    placed = job.spark.table(table).where(F.col("offset").isNotNull()).drop("run_id")
-    gone = _gone(placed, read)
-    if not gone.isEmpty():
-        job.staging.write(1, gone, StagedPart.QUARANTINE)
-
-
-def _gone(published: DataFrame, records: DataFrame) -> DataFrame:
-    """The published records, with their `partition` and `offset`, that are not among `records`."""
-    there = records.select(F.col(PARTITION).alias("rw_there_partition"), F.col(OFFSET).alias("rw_there_offset"))
-    is_there = (F.col("partition") == F.col("rw_there_partition")) & (F.col("offset") == F.col("rw_there_offset"))
-    return published.join(there, is_there, "left_anti")
 
 
 def _by_definition(job: Job, published: DataFrame) -> list[tuple[Pipeline | None, list[str]]]:

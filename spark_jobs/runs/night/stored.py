@@ -18,6 +18,7 @@ from spark_jobs.replay.in_memory_timeline import InMemoryTimeline
 from spark_jobs.runs.night.final import final_until
 from spark_jobs.runs.night.reading import Reading
 from spark_jobs.runs.night.taken import ReadBefore
+from spark_jobs.sources import names_of
 
 KEY = "reading"
 """Where the saved state of a run has it."""
@@ -44,7 +45,11 @@ def read_before(
         return None
     of_these = F.col("run_id").isin(list(known)) & F.coalesce(F.col("whole"), F.lit(False))
     _, last = Ledger(spark, tables).latest_published(of_these)
-    return None if last is None else ReadBefore(last["run_id"], reading_in(json.loads(known[last["run_id"]])))
+    if last is None:
+        return None
+    names, reading = names_of(pipeline), reading_in(json.loads(known[last["run_id"]]))
+    moved = [name for number, name in enumerate(reading.inputs) if name in names and names.index(name) != number]
+    return ReadBefore(last["run_id"], reading.numbered_as(names), tuple(moved))
 
 
 def with_final(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs.definition import Pipeline
@@ -43,10 +43,14 @@ _WAY_OUT = (
 
 @dataclass(frozen=True, slots=True)
 class ReadBefore:
-    """The reading of a pipeline, and the run that took it last."""
+    """The reading of a pipeline, and the run that took it last.
+
+    `moved`: the inputs of a union that have other numbers by now than that run's; the reading has those of now.
+    """
 
     run_id: str
     reading: Reading
+    moved: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +99,18 @@ def take(
     most = most_buckets(len(ends))
     partitions = {p: PartitionReading.of(end, all_of(found.get(p, {})).fitted(most)) for p, end in ends.items()}
     unplaced = seen.records - placed_in(seen.positions)
-    fresh = Reading(tuple(map(without_files, identities)), partitions, empty, placed_by(pipeline), unplaced)
+    fresh = Reading(
+        tuple(map(without_files, identities)),
+        partitions,
+        empty,
+        placed_by(pipeline),
+        unplaced,
+        inputs=names_of(pipeline),
+    )
     if before is None:
         return Taken(fresh)
     known = before.reading
-    is_alike = known.placed_by == fresh.placed_by
+    is_alike = known.placed_by == fresh.placed_by and not before.moved  # a digest has the number of the partition
     read_to, trusted = ends if is_cut else {}, _trusted(pipeline, identities)
     beside = compared(known, found, read_to, by_arrival=is_alike, trusted_from=trusted)
     if problem := _another_log(pipeline, identities, before, found, beside, is_cut=is_cut, ends=_ends_of(opened)):
@@ -107,8 +118,19 @@ def take(
             raise HistoryError(problem, opened.description, _WAY_OUT)
         return Taken(fresh, problem)
     again = read_again(known, found, ends, beside)
+    if before.moved and any(partition.positions.gone for partition in again.values()):
+        raise _moved(before, opened)
     empty = empty_in_both(known.empty, known.ends, empty)
     return Taken(replace(fresh, partitions=again, empty=empty, final_until=known.final_until))
+
+
+def _moved(before: ReadBefore, opened: OpenHistory) -> HistoryError:
+    return HistoryError(
+        f"the inputs {', '.join(before.moved)} of the union have other numbers than in run {before.run_id}, and "
+        "records that it has read are gone: what is kept of them names their partitions by these numbers",
+        opened.description,
+        "Leave the inputs in their order, and put new ones behind them; or write to another table (output.table).",
+    )
 
 
 def positions_of(
@@ -161,12 +183,12 @@ def unfiltered(pipeline: Pipeline) -> Pipeline | None:
     return pipeline.model_copy(update={"filter": filter_, "event_time": event_time})
 
 
-def rejected(records: DataFrame, pipeline: Pipeline) -> DataFrame:
-    """The canonical `records` of the definition `unfiltered` that the definition itself leaves out."""
+def is_rejected(records: DataFrame, pipeline: Pipeline) -> Column:
+    """Whether the definition itself leaves out a canonical record of the definition `unfiltered`."""
     condition = pipeline.filter.before_watermark
     fails = F.lit(False) if condition is None else ~F.coalesce(or_null(records, condition), F.lit(False))
     is_missing = F.lit(pipeline.event_time.missing == "drop") & F.col(REASON).eqNullSafe(MISSING_EVENT_TIME)
-    return records.where((F.col(REASON).isNull() & fails) | is_missing)
+    return (F.col(REASON).isNull() & fails) | is_missing
 
 
 def _knows_empty(pipeline: Pipeline) -> bool:

@@ -26,7 +26,7 @@ from spark_jobs.runs.life.documents import ChunkDocument, StagedRange
 from spark_jobs.runs.life.start import from_table, full_range, keep_reasons
 from spark_jobs.runs.night.account import Account, joined
 from spark_jobs.runs.night.affected import AffectedWindows, PreviousRun
-from spark_jobs.runs.night.counting import counted_night, counted_pairs, counted_records, pairs_in
+from spark_jobs.runs.night.counting import counted_night, counted_pairs, counted_records, pairs_in, pairs_in_sessions
 from spark_jobs.runs.night.retained import keep_of_range, keep_touched
 from spark_jobs.runs.planning.chunking import chunks_of
 from spark_jobs.runs.planning.plan import read_planned
@@ -101,13 +101,21 @@ class FullWork:
         records, pairs = run_parallel(
             job.spark,
             lambda: counted_records(job.spark, job.pipeline, job.plan, self.to_quarantine),
-            lambda: counted_pairs(replay.deduplicated, job.spec, job.plan.span),
+            lambda: counted_pairs(replay.deduplicated, job.spec, None if job.plan.is_whole else job.plan.span),
         )
         counted = job.staging.rows()
         if PANE in counted.columns and STATE in counted.columns:
             counted = counted.where(is_last_pane(job.spec))
         aside = 0 if job.spec.deduplication is None else job.result.counts.records_duplicate
-        return joined(records, pairs, pairs_in(counted), aside)
+        return joined(
+            records, pairs, self._pairs_of(counted), aside, why="sessions that are not out yet count no records"
+        )
+
+    def _pairs_of(self, windows: DataFrame) -> int | None:
+        if not self.job.spec.has_sessions:
+            return pairs_in(windows)
+        late = self.job.staging.rows(StagedPart.LATE) if self.job.is_faithful else None
+        return pairs_in_sessions(windows, late, self.job.spec)
 
     def compared(self, *, keeps: bool) -> ToCompare:
         """The windows of the live job's that are judged."""
@@ -245,7 +253,8 @@ class IncrementalWork:
         if PANE in counted.columns and STATE in counted.columns:
             counted, before = counted.where(is_last_pane(job.spec)), before.where(is_last_pane(job.spec))
         found = pairs_in(counted) - pairs_in(before) if known else None
-        return joined(records, pairs, found, 0)
+        why = "a run over a part of the range was published since the run that this one goes on from"
+        return joined(records, pairs, found, 0, why=why)
 
     def compared(self, *, keeps: bool) -> ToCompare:
         return ToCompare(self.recent, self.night.touched, self.night.before.as_of, keeps)

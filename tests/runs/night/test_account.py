@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs.definition import Pipeline, load_pipeline
+from spark_jobs.replay import engine
 from spark_jobs.replay.engine import Replay
 from spark_jobs.runs.life.store import RunStore
 from spark_jobs.runs.night.account import Account
@@ -25,11 +26,11 @@ RECORDS = [record(i, k="ab"[i % 2], t=T0 + i * 1000) for i in range(240)]
 class Accounts:
     """A pipeline over JSON files, and the accounts of its runs."""
 
-    def __init__(self, spark: SparkSession, folder: Path, name: str) -> None:
+    def __init__(self, spark: SparkSession, folder: Path, name: str, **options: str) -> None:
         self.spark, self.folder, self.name = spark, folder, name
         self.store = RunStore(str(folder / "runs"))
         write(folder / "data", RECORDS[:200], "a.json")
-        pipeline(folder, name)
+        pipeline(folder, name, **options)
 
     def defined(self, more: str = "", changed: tuple[str, str] = ("", "")) -> Pipeline:
         path = self.folder / f"{self.name}.yaml"
@@ -74,6 +75,37 @@ def test_windows_that_overlap_and_windows_with_gaps_are_counted(spark, tmp_path)
     assert gaps.unaccounted_records == 0
 
 
+SESSION = "window: {type: session, gap: 20 s}"
+SESSIONS = {
+    "plain": SESSION,
+    "lateness": f"{SESSION}\nallowed_lateness: 15 s",
+    "all panes": f"{SESSION}\nallowed_lateness: 15 s\npanes: all",
+    "faithful": f"{SESSION}\nmode: faithful",
+    "complete": f"{SESSION}\nmode: complete",
+    "duplicates": f"{SESSION}\ndeduplicate: {{by: v % 190, kind: processing_time}}",
+}
+
+
+@pytest.mark.parametrize("name", SESSIONS)
+def test_sessions_count_each_record_once(spark, tmp_path, name: str) -> None:
+    accounts = Accounts(spark, tmp_path, f"sessions_{name.replace(' ', '_')}", window=SESSIONS[name])
+    behind = [record(i, k="ab"[i % 2], t=T0 + i * 1000 - 90_000 * (i % 40 == 39)) for i in range(240)]
+    with_pauses = [
+        r | {"a": r["a"] + 30_000 * (i // 40), "t": r["t"] + 30_000 * (i // 40)} for i, r in enumerate(behind)
+    ]
+    write(tmp_path / "data", with_pauses, "a.json")
+    found = accounts.full(accounts.defined())
+    assert found.pairs == found.entered > 0 and found.unknown == ()
+    assert (found.unaccounted_records, found.unaccounted_pairs) == (0, 0), found
+
+
+def test_sessions_that_are_open_count_no_records(spark, tmp_path) -> None:
+    accounts = Accounts(spark, tmp_path, "sessions_open", window=SESSION, end="freeze")
+    found = accounts.full(accounts.defined())
+    assert found.unaccounted_pairs in (0, None)
+    assert found.unaccounted_pairs == 0 or "not out yet" in found.unknown[0]
+
+
 def without_one(records: DataFrame) -> DataFrame:
     return records.where(F.col("rw_offset") != 17)
 
@@ -113,3 +145,16 @@ def test_what_came_below_the_end_of_a_night_counts_as_unread(spark, tmp_path) ->
     result = reconcile(spark, defined, NoProgress(), store=accounts.store, until=until)
     found = Account.read(accounts.store.folder(result.run_id))
     assert found is not None and found.left_unread == 20 and found.unaccounted_records == 0
+
+
+@pytest.mark.parametrize("fault", [without_one, with_one_twice])
+def test_a_record_that_is_lost_or_doubled_on_the_way_to_its_session_is_missed(
+    spark, tmp_path, monkeypatch, fault: Callable[[DataFrame], DataFrame]
+) -> None:
+    accounts = Accounts(spark, tmp_path, f"session_{fault.__name__}", window=SESSION)
+    whole = engine.replay_sessions
+    monkeypatch.setattr(
+        engine, "replay_sessions", lambda records, *more, **named: whole(fault(records), *more, **named)
+    )
+    found = accounts.full(accounts.defined())
+    assert found.unaccounted_pairs and found.unaccounted_records == 0
