@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.union import of_input
 from spark_jobs.eventtime.ranges import TimeRange
+from spark_jobs.eventtime.windows import AnySessionWindows
 from spark_jobs.pins import PartitionRange, ends_of
 from spark_jobs.replay.assign import latest_start, windows_of_each
 from spark_jobs.replay.columns import ADMITTED, DROPPED, EVENT_TIME, OFFSET, STATE, end_offset, records_in
@@ -193,8 +194,8 @@ def _is_placed(pipeline: Pipeline, records: DataFrame) -> Column:
 def counted_pairs(records: DataFrame, spec: ReplaySpec, span: TimeRange | None) -> Account:
     """The terms of the second equation but duplicates, and the pairs of the third with a window that starts in `span`.
 
-    `records`: the good ones that come to the windows. None as the span: all windows. Of sessions the pairs in a part of
-    the range are not known: where one begins, its records say together.
+    `records`: the good ones that come to the windows. None as the span: all windows. A record has one session; in which
+    part of the range it begins, its records say together. Other windows that lie where records are have no count.
     """
     admitted = F.lit(True)
     if spec.after_watermark is not None:
@@ -212,9 +213,9 @@ def counted_pairs(records: DataFrame, spec: ReplaySpec, span: TimeRange | None) 
         F.coalesce(F.sum(F.when(admitted & has_window, own)), F.lit(0)).alias("pairs"),
     ).collect()[0]
     account = Account(**row.asDict())
-    if not (spec.has_sessions and span is not None):
+    if not spec.has_sessions or (span is None and isinstance(spec.windows, AnySessionWindows)):
         return account
-    why = "where a session begins, its records say together: a run over a part of the range does not count its pairs"
+    why = "which windows a record is in, other records say: pairs are counted of sessions in runs over the whole range"
     return account.model_copy(update={"pairs": None, "unknown": (why,)})
 
 
