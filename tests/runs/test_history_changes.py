@@ -50,7 +50,8 @@ class Nights:
 
     def put_another_log(self, name: str, numbers: range) -> None:
         """The same offsets, a day later."""
-        write(self.data, [record(i, a=T0 + DAY + i * 1000, t=T0 + DAY + i * 1000) for i in numbers], name)
+        rows = (record(i) for i in numbers)
+        write(self.data, [row | {"a": row["a"] + DAY, "t": row["t"] + DAY} for row in rows], name)
 
     def night(self, **options: object) -> RunResult:
         return reconcile(self.spark, self.defined, LogProgress(), **options)  # pyright: ignore[reportArgumentType]
@@ -203,12 +204,12 @@ def test_a_log_that_begins_anew_is_refused(of_any_size: Nights) -> None:
     (nights.data / "x.json").unlink()
     nights.put_another_log("y.json", range(40))
     before = nights.windows()
-    for begin in (nights.night, nights.full, lambda: nights.full(start=T0)):
+    for begin in (nights.night, nights.full, lambda: nights.full(start=T0 + DAY)):
         with pytest.raises(HistoryError, match="the history is another one") as refused:
             begin()
         assert "--another-log" in (refused.value.hint or "")
     with pytest.raises(DefinitionError, match="over a part of the range"):
-        nights.full(start=T0, another_log=True)
+        nights.full(start=T0 + DAY, another_log=True)
     assert nights.windows() == before
     plan = make_plan(nights.spark, nights.defined, another_log=True)
     assert "all that is published goes" in plan.warnings[-1] and plan_from_json(plan.to_json()) == plan

@@ -41,10 +41,13 @@ class KafkaStreamsRules(RuleBook):
     def operate_sessions(self, members: DataFrame, work: SessionWork) -> tuple[DataFrame, Timeline]:
         raise TypeError("sessions of Kafka Streams are decided by tasks")
 
-    def read(self, records: DataFrame, spec: ReplaySpec) -> DataFrame:
+    def is_read(self, spec: ReplaySpec) -> Column:
         """A record without a key, or with a time before 1970, is ignored: it does not move stream time (rule 3)."""
-        read = records.where(F.col(EVENT_TIME).isNull() | (F.col(EVENT_TIME) >= 0))
-        return read.where(has_key(spec.keys)) if spec.keys else read
+        is_read = F.col(EVENT_TIME).isNull() | (F.col(EVENT_TIME) >= 0)
+        return is_read & has_key(spec.keys) if spec.keys else is_read
+
+    def read(self, records: DataFrame, spec: ReplaySpec) -> DataFrame:
+        return records.where(self.is_read(spec))
 
     def own_replay(self, records: DataFrame, spec: ReplaySpec, cache: CachedFrames) -> OwnReplay | None:
         return TaskReplay(records, spec, self.application, cache) if self.application.needs_tasks else None
