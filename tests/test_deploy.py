@@ -81,3 +81,22 @@ def test_each_who_comes_logs_in_and_no_file_has_the_secret_that_signs_logins() -
     roles = dict(one.split(":") for one in given["AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS"].split(","))
     assert set(roles.values()) <= {"viewer", "user", "op", "admin"} and list(roles.values()).count("admin") == 1
     assert re.fullmatch(r"\$\{\w+:\?[\w ,]+\}", given["AIRFLOW__API_AUTH__JWT_SECRET"])
+
+
+def test_the_broker_of_compose_advertises_addresses_that_its_clients_reach() -> None:
+    """A client goes on at the advertised address: the service's name in a container, a published port outside."""
+    broker = read("compose.yaml")["services"]["broker"]
+    given = broker["environment"]
+
+    def addresses(name: str) -> dict[str, str]:
+        return dict(one.split("://") for one in given[name].split(","))
+
+    listens, advertised = addresses("KAFKA_LISTENERS"), addresses("KAFKA_ADVERTISED_LISTENERS")
+    assert advertised.keys() == listens.keys() - {given["KAFKA_CONTROLLER_LISTENER_NAMES"]}
+    assert all(address.partition(":")[2] == listens[name].partition(":")[2] for name, address in advertised.items())
+    assert advertised[given["KAFKA_INTER_BROKER_LISTENER_NAME"]] == "broker:9092"
+    published = {port.rpartition(":")[2] for port in broker["ports"]}
+    outside = {a.partition(":")[2] for a in advertised.values() if a.startswith("localhost:")}
+    assert outside == published and len(outside) == 1
+    assert set(given["KAFKA_LISTENER_SECURITY_PROTOCOL_MAP"].replace(":PLAINTEXT", "").split(",")) == set(listens)
+    assert given["KAFKA_LOG_DIRS"] == broker["volumes"][0].partition(":")[2]

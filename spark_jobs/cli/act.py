@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import sys
 from collections.abc import Mapping
@@ -284,7 +285,8 @@ def discard_run(run_id: RunArgument, reason: ReasonOption = "") -> None:
     from spark_jobs.runs.life.store import RunStore
     from spark_jobs.runs.work.progress import progress_for
 
-    discard_staged(_spark_of, run_id, progress_for(errors), reason or "discarded by hand")
+    person = getpass.getuser() if reason else ""
+    discard_staged(_spark_of, run_id, progress_for(errors), reason or "discarded by hand", person=person)
     console.print(f"Run {escape(run_id)} is discarded; the published windows are as they were.")
     _rebuild_report(RunStore.configured().folder(run_id))
 

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
+from spark_jobs.cli.interrupt import leave_the_end_to_the_watcher
 from spark_jobs.cli.options import errors
 from spark_jobs.errors import RewindowError
 from spark_jobs.parts import error_of
@@ -55,14 +56,17 @@ def main() -> None:
     try:
         app(args=argv, standalone_mode=True)
     except RewindowError as problem:
+        leave_the_end_to_the_watcher()
         if debug:
             raise
         errors.print(f"[bold red]error[/]: {escape(str(problem))}")
         raise SystemExit(problem.exit_code) from None
     except KeyboardInterrupt:
+        leave_the_end_to_the_watcher()
         errors.print("interrupted: nothing was published")
         raise SystemExit(130) from None
     except Exception as problem:
+        leave_the_end_to_the_watcher()
         if debug:
             raise
         if isinstance(problem, ImportError) and (missing := error_of(problem)) is not None:

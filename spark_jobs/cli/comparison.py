@@ -45,7 +45,7 @@ def print_report(pipeline: str, report: Verdicts, console: Console) -> None:
         )
     for note in report.notes:
         console.print(f"[yellow]note[/]: {escape(note)}")
-    _print_rows(console, "Largest changes (emitted / faithful / complete)", [_short(row) for row in report.top])
+    _print_rows(console, "Largest changes", [one for row in report.top for one in _by_value(row)])
     _print_rows(console, "Some of the late records", report.late_record_samples)
     console.print(f"Next: {escape(report.next_step)}")
 
@@ -73,24 +73,30 @@ def exit_code(report: Verdicts) -> int:
     return GATE_CLOSED if report.unexplained else 0
 
 
-def _short(row: dict[str, Any]) -> dict[str, Any]:
-    """A window in fewer columns: the three values of an aggregate in one column, and no end."""
-    short: dict[str, Any] = {}
-    for name, value in row.items():
-        aggregate = name.removesuffix("__emitted")
-        if aggregate != name and f"{aggregate}__complete" in row:
-            three = (value, row[aggregate], row[f"{aggregate}__complete"])
-            short[aggregate] = " / ".join("-" if v is None else str(v) for v in three)
-        elif name not in ("window_end", "emitted_rows") and name not in short and not name.endswith("__complete"):
-            short[name] = value
-    return short
+_OF_THREE = ("emitted", "faithful", "complete")
+_NOT_SHOWN = frozenset(
+    {"window_end", "emitted_rows", "differs", "basis", "records_undecided", "fit_keys", "fit_left_out"}
+)
+
+
+def _by_value(row: dict[str, Any]) -> list[dict[str, Any]]:
+    """A window as one row for each aggregate whose three values are not all the same; else one row without them."""
+    aggregates = [name.removesuffix("__emitted") for name in row if name.endswith("__emitted")]
+    values = {a: (row[f"{a}__emitted"], row[a], row[f"{a}__complete"]) for a in aggregates}
+    of_values = {column for a in aggregates for column in (a, f"{a}__emitted", f"{a}__complete")}
+    window = {name: value for name, value in row.items() if name not in of_values | _NOT_SHOWN}
+    differing = [a for a in aggregates if a in (row.get("differs") or ()) or len(set(map(str, values[a]))) > 1]
+    rows = [window | {"value": a} | dict(zip(_OF_THREE, values[a], strict=True)) for a in differing]
+    return rows or [window | dict.fromkeys(("value", *_OF_THREE))]
 
 
 def _print_rows(console: Console, title: str, rows: list[dict[str, Any]]) -> None:
     if not rows:
         return
     shown = [name for name in rows[0] if any(row[name] not in (None, []) for row in rows)]
-    table = Table(*shown, title=title, title_justify="left")
+    table = Table(title=title, title_justify="left")
+    for name in shown:
+        table.add_column(name, overflow="fold")  # a digit that is cut off may be the one that differs
     for row in rows:
         cells = (row[name] for name in shown)
         table.add_row(*("" if c is None else escape(", ".join(c) if isinstance(c, list) else str(c)) for c in cells))

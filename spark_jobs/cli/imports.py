@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +13,7 @@ from rich.markup import escape
 from spark_jobs.cli.app import app
 from spark_jobs.cli.options import PipelineArgument, console, load
 from spark_jobs.errors import DefinitionError
+from spark_jobs.settings import PIPELINES
 
 import_app = typer.Typer(
     help="Bring what you have: a definition from a Flink SQL script or a checkpoint, expectations.",
@@ -28,6 +30,13 @@ def import_flink_sql(
         str | None,
         typer.Option(help="When the live job's source started, as 2024-01-31T10:00:00Z: Flink's ticks begin there."),
     ] = None,
+    history: Annotated[
+        str | None,
+        typer.Option(
+            metavar="files:PATTERN", help="The records of its topics lie in these files, as files:data/*.jsonl."
+        ),
+    ] = None,
+    flink: Annotated[str | None, typer.Option(help="The live job's version of Flink, as 1.20.3.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite definitions of these names.")] = False,
 ) -> None:
     """Make a definition of each windowed query of a Flink SQL script, with Flink's own parser.
@@ -44,19 +53,21 @@ def import_flink_sql(
     except (OSError, UnicodeDecodeError) as error:
         raise DefinitionError(f"cannot be read: {error}", str(file), "Name a Flink SQL script.") from None
     with FlinkParser() as parser:
-        imported = import_script(text, file.name, parser, timer_start)
-    paths = [(_new(directory, definition.name, force), definition) for definition in imported.definitions]
-    for path, definition in paths:
-        load_pipeline(path, text=definition.text)
-    for path, definition in paths:
-        _write(path, definition.text)
+        imported = import_script(text, file.name, parser, timer_start, history, _version(flink))
+    texts = {one.name: one.text for one in imported.definitions}
+    paths = {name: _new(directory, name, force) for name in texts}
+    for name, text in texts.items():
+        load_pipeline(paths[name], text=text)
+    for name, text in texts.items():
+        _write_project(paths[name], name, text)
     if imported.remarks:
         console.print("\nNot, or not exactly, in a definition:")
     for remark in imported.remarks:
         line = f"  line {remark.line}: {remark.what}: {remark.why}"
         console.print(escape(line))
     if paths:
-        console.print(f"\nRead the lines with CHECK. Then: rewindow check {escape(str(paths[0][0]))}")
+        doubts = "Read the lines with CHECK. " if any("CHECK" in text for text in texts.values()) else ""
+        console.print(f"\n{doubts}Then: rewindow check {escape(str(next(iter(paths.values()))))}")
     for one in imported.missing:
         line = f"no definition of {one.name}, the query of line {one.line}: {one.why}"
         console.print(f"[yellow]missing[/] {escape(line)}")
@@ -83,7 +94,7 @@ def import_spark(
 
     draft = draft_of(checkpoint.absolute(), name)
     path = _new(directory, draft.name, force)
-    _write(path, draft.text)
+    _write_project(path, draft.name, draft.text)
     console.print("\nFill in:")
     for remark in draft.remarks:
         console.print(escape(f"  {remark}"))
@@ -132,12 +143,47 @@ def import_expectations(
         raise typer.Exit(2)
 
 
+def _version(flink: str | None) -> str | None:
+    if flink is not None and not re.fullmatch(r"[0-9]+\.[0-9]+(\.[0-9]+)?", flink):
+        raise DefinitionError(f"--flink: {flink!r}", hint="Write a version, as --flink 1.20.3.")
+    return flink
+
+
 def _new(directory: Path | None, name: str, force: bool) -> Path:
     """Where the definition of this name goes. Raises DefinitionError where there is one already."""
     path = (directory or Path("dags/pipelines")) / f"{name}.yaml"
     if path.exists() and not force:
         raise DefinitionError("there is a definition of this name already", str(path), "--force overwrites it.")
     return path
+
+
+def _write_project(path: Path, name: str, definition: str) -> None:
+    """Write the definition and what `init` writes beside it: suites, DAG files, the editor's schema.
+
+    What is there stays as it is. A folder that is no `dags/pipelines` gets the definition alone.
+    """
+    from spark_jobs.project.writing import files_around, write_files
+
+    project = Path.cwd() if not path.is_absolute() and path.parent == PIPELINES else _project_of(path)
+    if project is None:
+        _write(path, definition)
+        console.print(f"The folder is no {PIPELINES}: `rewindow init` writes suites and DAG files for it.")
+        return
+    written, kept = write_files(files_around(name, definition), project, force=True)
+    for file in written:
+        console.print(f"[green]written[/] {escape(_shown(file))}")
+    for file in kept:
+        console.print(f"[dim]is there  {escape(_shown(file))}[/]")
+
+
+def _project_of(path: Path) -> Path | None:
+    """The project of a definition in its `dags/pipelines`; None where it lies elsewhere."""
+    folder = path.absolute().parent
+    return folder.parents[1] if folder.parts[-2:] == PIPELINES.parts else None
+
+
+def _shown(file: Path) -> str:
+    return str(file.relative_to(Path.cwd()) if file.is_relative_to(Path.cwd()) else file)
 
 
 def _write(path: Path, text: str, said: str = "") -> None:

@@ -43,6 +43,8 @@ def init(
     engine: Annotated[
         str | None, typer.Option(help="What the live job runs on: flink, spark or kafka_streams.")
     ] = None,
+    job: Annotated[str | None, typer.Option(help="Engine flink: datastream, or sql for a query of Flink SQL.")] = None,
+    lag: Annotated[str | None, typer.Option(help="Flink SQL: the delay of WATERMARK FOR, as '5 s'.")] = None,
     generator: Annotated[
         str | None, typer.Option(help="Watermark: bounded_out_of_orderness, ascending or none.")
     ] = None,

@@ -182,7 +182,7 @@ def print_result(result, columns: str = "*", status: RunStatus | None = None) ->
         return
     table = Table(title=f"Run {result.run_id}", show_header=False, title_justify="left")
     counts = result.counts
-    table.add_row("records read", f"{counts.records_read:,} ({counts.records_quarantined:,} in quarantine)")
+    table.add_row("new records", f"{counts.records_read:,} ({counts.records_quarantined:,} in quarantine)")
     changed = {"counts": result.changes, "windows_recomputed": result.windows_recomputed}
     figures = RunFigures.of(Changes.model_validate(counts.counted() | changed))
     states = f" ({counts.windows_open:,} still open, {counts.windows_all_late:,} only late records)"
@@ -262,12 +262,18 @@ def print_refused(error: DefinitionError) -> None:
 def notes_of(pipeline: Pipeline) -> list[Problem]:
     """What is allowed, and refused later for some uses; what the definition does to what an earlier one published."""
     from spark_jobs.definition.mode import Mode
-    from spark_jobs.replay.defined_windows import without_effect
+    from spark_jobs.replay.defined_windows import lost_by_flink, without_effect
     from spark_jobs.runs.planning.definition_change import since_last_run
     from spark_jobs.runs.planning.requesting import WITHOUT_ORDER
 
     notes = [Problem(pipeline.file, 1, "", said, "see `rewindow plan`") for said in since_last_run(pipeline)]
     notes += [pipeline.problem(("live",), what, mend) for what, mend in without_effect(pipeline)]
+    if lost := lost_by_flink(pipeline):
+        notes.append(
+            pipeline.problem(
+                ("flink_sql",), lost, "`aggregation: one_phase` in Flink does not mend it; see docs/flink.md"
+            )
+        )
     missing = pipeline.missing_positions
     if not missing or pipeline.mode is Mode.COMPLETE:
         return notes

@@ -115,7 +115,7 @@ def _say_where(broker: KafkaBroker, airflow: Airflow, home: Path, site: str | No
         f"  user admin, password {airflow.password('admin')}     (all rights)\n"
         f"  user viewer, password {airflow.password('viewer')}    (may only read)\n"
         "  reports: menu Browse > Rewindow reports, and the tab Rewindow report of a DAG run\n"
-        "  try: trigger backfill__departures_kafka with From 2013-02-01T00:00Z, To 2013-02-08T00:00Z, and a reason\n"
+        "  try: trigger backfill__departures_kafka with a reason, From 2013/02/01 and 00:00, To 2013/02/08 and 00:00\n"
         f"Kafka is at [bold]{broker.servers}[/], topics {TOPIC} and {LIVE_TOPIC}; "
         f"pipelines take the address from {BROKERS_VARIABLE}\n"
         f"In another terminal: {Variable.HOME}={home} {BROKERS_VARIABLE}={broker.servers} .venv/bin/rewindow status\n"
@@ -125,7 +125,7 @@ def _say_where(broker: KafkaBroker, airflow: Airflow, home: Path, site: str | No
 
 
 _IDLE_SECONDS = 120
-"""So long Airflow has to be idle before the next sample: who tries something meanwhile has both cores."""
+"""So long nothing has to run and nobody to use the pages before the next sample: who tries something has both cores."""
 
 
 def _load_samples(broker: KafkaBroker, airflow: Airflow, stop: threading.Event) -> None:
@@ -155,18 +155,21 @@ def _load_samples(broker: KafkaBroker, airflow: Airflow, stop: threading.Event) 
 
 
 def _await_turn(airflow: Airflow) -> None:
-    """Wait until Airflow has been idle for a while, or until somebody presses Enter."""
+    """Wait until Airflow and its pages have been idle for a while, or until somebody presses Enter."""
     keys = sys.stdin if sys.stdin is not None and sys.stdin.isatty() else None
     key = ", or when you press Enter" if keys else ""
-    console.print(f"The next sample starts when Airflow has been idle for {_IDLE_SECONDS // 60} minutes{key}.")
+    minutes = _IDLE_SECONDS // 60
+    console.print(f"The next sample starts when nobody has used the pages for {minutes} minutes{key}.")
     if keys is not None:
         termios.tcflush(keys, termios.TCIFLUSH)  # a key that was pressed before was not meant for this wait
-    idle_since = time.monotonic()
+    idle_since, requests = time.monotonic(), airflow.page_requests()
     while time.monotonic() - idle_since < _IDLE_SECONDS:
         if keys is None:
             time.sleep(5)
         elif select.select([keys], [], [], 5)[0]:
             keys.readline()
             return
-        if airflow.get("/dags/~/dagRuns?state=running&state=queued&limit=1")["dag_runs"]:
+        before, requests = requests, airflow.page_requests()
+        runs = airflow.get("/dags/~/dagRuns?state=running&state=queued&limit=1")["dag_runs"]
+        if runs or requests > before:
             idle_since = time.monotonic()

@@ -70,6 +70,7 @@ from spark_jobs.replay.band import UNDECIDED, Band
 from spark_jobs.replay.columns import OFFSET, PARTITION
 from spark_jobs.replay.engine import Replay
 from spark_jobs.replay.other_values import OtherValue, other_values
+from spark_jobs.replay.rounding import rounding_bounds, rounding_name
 from spark_jobs.replay.rule_book import Emission
 from spark_jobs.replay.spec import complete_name
 from spark_jobs.spark.cached import CachedFrames
@@ -112,7 +113,7 @@ class Comparer:
         pairs: DataFrame | None = None,
         uncommitted: DataFrame | None = None,
     ) -> None:
-        self.replay = replay
+        self._given = replay
         self.pipeline = pipeline
         self.emitted = emitted
         self.spans = (*older, *spans)
@@ -125,7 +126,19 @@ class Comparer:
         return self
 
     def __exit__(self, *_: object) -> None:
+        if self.__dict__.get("replay", self._given) is not self._given:
+            self.replay.__exit__()
         self._cached.release()
+
+    @cached_property
+    def _bounds(self) -> dict[str, str]:
+        aggregates = {v: self._given.spec.aggregates[v] for v in self.emitted.values}
+        return rounding_bounds(self._given.history.records, aggregates)
+
+    @cached_property
+    def replay(self) -> Replay:
+        """The replay, with the bounds beside the aggregates."""
+        return self._given.with_aggregates(self._bounds) if self._bounds else self._given
 
     @cached_property
     def band(self) -> Band:
@@ -139,10 +152,11 @@ class Comparer:
         return ComparisonScope(
             keys=spec.keys,
             values=self.emitted.values,
-            open_from=MAX_TIMESTAMP if flushed or each_batch else open_from(timeline, 0),
-            not_final_from=MAX_TIMESTAMP if flushed else open_from(timeline, spec.allowed_lateness),
+            open_from=MAX_TIMESTAMP if flushed or each_batch else open_from(timeline, spec, 0),
+            not_final_from=MAX_TIMESTAMP if flushed else open_from(timeline, spec, spec.allowed_lateness),
             tolerance=self.live.tolerance,
             may_be_out_until=spec.rules.may_be_out_until,
+            rounded=tuple(v for v in self.emitted.values if rounding_name(v) in self._bounds),
         )
 
     @cached_property
@@ -224,7 +238,7 @@ class Comparer:
         else:
             records = records.join(read_late_output(rows.sparkSession, self.pipeline), [PARTITION, OFFSET], "left")
             taken = F.col(LATE_OUTPUT).isNull()
-        recorded = recount(self.context, records, taken, self.scope.values)
+        recorded = recount(self.context, records, taken, self.scope.computed)
         joined = self._with_recounted(rows, recorded, in_doubt)
         agrees = all_same(joined, self.scope, emitted_name, recounted_name)
         complete = all_same(joined, self.scope, emitted_name, complete_name)
@@ -265,7 +279,7 @@ class Comparer:
         cuts = checkpointed(fitted_cuts(self.context, doubt, ends, columns))
         with_cuts = doubt.drop(KIND, FIT_KEYS, LEFT_OUT).join(F.broadcast(cuts), END)
         records = records_in(self.context, with_cuts, ends, CUTS)
-        recounted = recount(self.context, records, taken_by_cut(CUTS), self.scope.values)
+        recounted = recount(self.context, records, taken_by_cut(CUTS), self.scope.computed)
         fits = cuts.select(F.col(END).alias("rw_end"), *(F.col(c).alias(f"rw_{c}") for c in _FIT_COLUMNS))
         joined = self._with_recounted(rows, recounted, open_question)
         joined = joined.join(F.broadcast(fits), F.col(END) == F.col("rw_end"), "left")
@@ -304,7 +318,7 @@ class Comparer:
         def where_recounted(new: Column, old: str) -> Column:
             return F.when(F.col("rw_was_recounted"), new).otherwise(F.col(old))
 
-        values = {v: where_recounted(F.when(F.col(KEPT) > 0, F.col(recounted_name(v))), v) for v in self.scope.values}
+        values = {v: where_recounted(F.when(F.col(KEPT) > 0, F.col(recounted_name(v))), v) for v in self.scope.computed}
         with_verdicts = joined.withColumns(
             {
                 VERDICT: where_recounted(verdict, VERDICT),
@@ -319,7 +333,7 @@ class Comparer:
 
     @property
     def _recount_columns(self) -> tuple[str, ...]:
-        return ("rw_was_recounted", KEPT, CERTAIN, CONTRADICTED, *(recounted_name(v) for v in self.scope.values))
+        return ("rw_was_recounted", KEPT, CERTAIN, CONTRADICTED, *(recounted_name(v) for v in self.scope.computed))
 
 
 def _after_restarts(rows: DataFrame) -> DataFrame:

@@ -101,7 +101,7 @@ def _earlier_pane(
     if replay.spec.allowed_lateness == 0:
         return None
     spec = replace(replay.spec, panes=Panes.ALL, mode=Mode.FAITHFUL)
-    spec = replace(spec, aggregates={v: replay.spec.aggregates[v] for v in scope.values})
+    spec = replace(spec, aggregates={v: replay.spec.aggregates[v] for v in scope.computed})
     wanted = chosen.select(*join_columns(scope.keys))
     try:
         records = _records_of_keys(context, wanted)
@@ -109,7 +109,7 @@ def _earlier_pane(
     except DefinitionError:
         return None  # DISTINCT and FILTER cannot be computed for every pane
     given = with_join_keys(panes.where("pane IS NOT NULL"), scope.keys).select(
-        *join_columns(scope.keys), *(F.col(v).alias(recounted_name(v)) for v in scope.values)
+        *join_columns(scope.keys), *(F.col(v).alias(recounted_name(v)) for v in scope.computed)
     )
     joined = chosen.join(given, join_columns(scope.keys))
     equal = joined.where(all_same(joined, scope, emitted_name, recounted_name))
@@ -137,7 +137,7 @@ def _without_partition(chosen: DataFrame, scope: ComparisonScope, context: Recou
     partitions = partitions.select(*window, F.explode("rw_partitions").alias("rw_without"))
     crossed = kept.join(partitions, window).withColumns({"rw_certain_in": F.lit(True), "rw_certain_out": F.lit(False)})
     taken = F.col(PARTITION) != F.col("rw_without")
-    counted = recount(context, crossed, taken, scope.values, "rw_without")
+    counted = recount(context, crossed, taken, scope.computed, "rw_without")
     joined = chosen.join(counted, window)
     equal = joined.where(all_same(joined, scope, emitted_name, recounted_name))
     return _named(equal, 2, F.concat(F.lit(WITHOUT_PARTITION), F.col("rw_without").cast("string")))
@@ -150,7 +150,7 @@ def _shifted(everything: DataFrame, chosen: DataFrame, scope: ComparisonScope, c
     keys = [c for c in join_columns(scope.keys) if c not in (START, END)]
     moved = chosen.withColumn("rw_shift", F.explode(F.array(*(F.lit(s).cast("bigint") for s in both))))
     others = everything.where(F.col("state") == "closed").select(
-        *keys, F.col(START).alias("rw_other"), *(F.col(v).alias(recounted_name(v)) for v in scope.values)
+        *keys, F.col(START).alias("rw_other"), *(F.col(v).alias(recounted_name(v)) for v in scope.computed)
     )
     moved = moved.withColumn("rw_other", F.col(START) - F.col("rw_shift"))
     joined = others.join(F.broadcast(moved), [*keys, "rw_other"])  # there are few of them

@@ -8,7 +8,7 @@ bounds could have been meant (`Reading`) is tried, and the one under which the v
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pandas as pd
@@ -25,6 +25,7 @@ from spark_jobs.definition import Pipeline
 from spark_jobs.definition.deployments import Deployed
 from spark_jobs.replay.assign import END, START
 from spark_jobs.replay.engine import History, Replay
+from spark_jobs.replay.rounding import rounding_bounds, rounding_name
 from spark_jobs.replay.spec import Mode, complete_name
 from spark_jobs.runs.planning.live_batches import spec_of_plan
 from spark_jobs.runs.planning.plan import planned_records
@@ -82,9 +83,11 @@ def check_live(spark: SparkSession, deployed: Deployed, progress: Progress, *, r
 
 
 def complete_windows(plan: Plan, pipeline: Pipeline, records: DataFrame) -> Replay:
-    """The replay that gives the windows over all records, whatever was late."""
+    """The replay that gives the windows over all records, whatever was late, with the bounds of rounded values."""
+    usable = good(records)
     spec = spec_of_plan(records.sparkSession, pipeline, plan, Mode.COMPLETE)
-    return Replay(History(good(records), plan.event_times, plan.processing_time_end), spec)
+    spec = replace(spec, aggregates={**spec.aggregates, **rounding_bounds(usable, spec.aggregates)})
+    return Replay(History(usable, plan.event_times, plan.processing_time_end), spec)
 
 
 def look_at(
@@ -138,6 +141,7 @@ def _beside(
         F.col(START).alias("complete_start"),
         F.col(END).alias("complete_end"),
         *(F.col(complete_name(name)) for name in pipeline.aggregates),
+        *(F.col(bound) for bound in map(_bound_of, pipeline.aggregates) if bound in complete.columns),
     )
     mine = F.struct(*(f"`{key}`" for key in pipeline.keys))
     meets = [F.col(_KEYS) == F.col("rw_their_keys"), F.col(_CANDIDATE) == F.col("complete_start")]
@@ -146,8 +150,9 @@ def _beside(
     live = emitted.live
 
     def equal(name: str) -> Column:
-        left, right = emitted_name(name), complete_name(name)
-        return same(F.col(left), F.col(right), types[left], types[right], live.tolerance.get(name))
+        left, right, bound = emitted_name(name), complete_name(name), _bound_of(name)
+        rounding = F.col(bound) if bound in types else None
+        return same(F.col(left), F.col(right), types[left], types[right], live.tolerance.get(name), rounding)
 
     chosen = joined.select(
         _ID,
@@ -158,6 +163,10 @@ def _beside(
         *(F.col(complete_name(name)).cast("double") for name in pipeline.aggregates if _is_number(types, name)),
     )
     return chosen.toPandas()
+
+
+def _bound_of(aggregate: str) -> str:
+    return complete_name(rounding_name(aggregate))
 
 
 def _is_number(types: dict[str, Any], name: str) -> bool:

@@ -187,8 +187,8 @@ def _wrong_ends(sample: LiveSample) -> Finding | None:
         return None
     beside: list[int] = []
     for start, end in sample.good[[START, END]].astype("int64").itertuples(index=False):
-        if windows.first_start_at_or_after(start) == start and Window(start, end) not in windows.assign(start):
-            ends = [window.end for window in windows.assign(start) if window.start == start]
+        if windows.first_start_at_or_after(start) == start and Window(start, end) not in windows.beginning_at(start):
+            ends = [window.end for window in windows.beginning_at(start) if window.start == start]
             beside += [end - min(ends, key=lambda known: abs(known - end))] if ends else []
     if len(beside) <= len(sample.good) * (1 - _FEW):
         return None

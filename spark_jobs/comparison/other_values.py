@@ -74,7 +74,7 @@ def _matching(tried: DataFrame, scope: ComparisonScope, replay: Replay, other: O
     with replay.by(other.spec) as another:
         parts = [another.windows(span, None, only) for span in _spans(tried, replay)]
         given = with_join_keys(reduce(DataFrame.unionByName, parts), scope.keys).select(
-            *window, F.col(STATE).alias("rw_state"), *(F.col(f"`{v}`").alias(recounted_name(v)) for v in scope.values)
+            *window, F.col(STATE).alias("rw_state"), *(F.col(f"`{v}`").alias(recounted_name(v)) for v in scope.computed)
         )
         given = checkpointed(given)
     joined = tried.join(given, window, "left")

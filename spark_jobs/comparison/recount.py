@@ -18,7 +18,7 @@ from spark_jobs.eventtime.flink.strategy import WatermarkScope
 from spark_jobs.eventtime.ranges import ranges_of
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP
 from spark_jobs.replay.aggregates import conditional
-from spark_jobs.replay.assign import END, START, assign_windows, in_spans
+from spark_jobs.replay.assign import END, START, assign_windows, in_spans, in_window_time
 from spark_jobs.replay.band import Band
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, NEVER, OFFSET, PARTITION, PositionColumns, admitted
 from spark_jobs.replay.engine import Replay
@@ -141,7 +141,7 @@ def records_in(
         starts = [row[0] for row in doubt.select(START).where(F.col(START).isNotNull()).distinct().collect()]
     spans = ranges_of(sorted(set(starts)), windows.longest, _MAX_SPANS)
     records = replay.entering.where(F.col(EVENT_TIME).isNotNull())
-    records = admitted(records, replay.spec.after_watermark)
+    records = in_window_time(admitted(records, replay.spec.after_watermark), windows)
     assigned = assign_windows(in_spans(records, windows, spans), windows)
     wanted = doubt.join(ends, END).select(
         *join_columns(keys), LOW, HIGH, FLOORS, *(F.col(c).alias(f"rw_d_{c}") for c in more)

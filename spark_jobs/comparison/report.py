@@ -38,6 +38,7 @@ from spark_jobs.comparison.verdicts import (
 from spark_jobs.definition.deployments import Deployed
 from spark_jobs.definition.instants import format_instant
 from spark_jobs.eventtime.durations import format_duration
+from spark_jobs.formatting import plural
 from spark_jobs.lakehouse.verdict import UNEXPLAINED
 from spark_jobs.replay.assign import END, START
 from spark_jobs.replay.band import UNDECIDED
@@ -221,12 +222,14 @@ def _notes(comparison: Comparison, counted: Verdicts, emitted: Emitted) -> list[
         notes.append(f"{emitted.outside:,} emitted rows lie outside of the compared range and were left out")
     if comparison.fidelity != "recorded" and comparison.band.margin:
         margin = format_duration(comparison.band.margin)
-        notes.append(f"from the log alone: it does not show whether records within {margin} of a close came in time")
+        notes.append(f"the log alone does not show whether what arrived within {margin} of a close came in time")
     if comparison.band.lags:
         total = sum(lag.end - lag.start for lag in comparison.band.lags)
         notes.append(f"the live job lagged {len(comparison.band.lags)} times, {format_duration(total)} in all")
     if verdicts.get(Verdict.NOT_CLOSED):
-        notes.append(f"{verdicts[Verdict.NOT_CLOSED]} windows were still open at the end offsets and were not counted")
+        open_now = verdicts[Verdict.NOT_CLOSED]
+        was = "was" if open_now == 1 else "were"
+        notes.append(f"{plural(open_now, 'window')} {was} still open at the end offsets and {was} not counted")
     return notes
 
 

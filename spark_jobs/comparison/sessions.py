@@ -55,12 +55,12 @@ def classify_sessions(
     )
     inside = records.withColumn("rw_certain_out", F.col("rw_certain_out") & F.col("rw_inside"))
     inside = inside.withColumn("rw_certain_in", F.col("rw_certain_in") & F.col("rw_inside"))
-    counted = recount(context, inside, taken, scope.values)
+    counted = recount(context, inside, taken, scope.computed)
     facts = _facts(records, emitted, scope, context) if evidence else _doubts(records, scope)
     window = join_columns(scope.keys)
     joined = open_rows.join(checkpointed(counted), window, "left").join(checkpointed(facts), window, "left")
     classified = _by_evidence(joined, scope) if evidence else _by_log(joined)
-    added = (KEPT, CERTAIN, CONTRADICTED, _COVERED, _DOUBTFUL, *(recounted_name(v) for v in scope.values))
+    added = (KEPT, CERTAIN, CONTRADICTED, _COVERED, _DOUBTFUL, *(recounted_name(v) for v in scope.computed))
     return classified.drop(*added)
 
 
@@ -163,7 +163,7 @@ def _by_evidence(joined: DataFrame, scope: ComparisonScope) -> DataFrame:
     )
     names = differing(joined, scope, emitted_name, recounted_name)
     values = {
-        v: F.when(recorded & (F.col(KEPT) > 0), F.col(recounted_name(v))).otherwise(F.col(v)) for v in scope.values
+        v: F.when(recorded & (F.col(KEPT) > 0), F.col(recounted_name(v))).otherwise(F.col(v)) for v in scope.computed
     }
     return joined.withColumns(
         {

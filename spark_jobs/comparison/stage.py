@@ -137,9 +137,9 @@ def _compare_one(
     if not chosen.everywhere:
         if deployed.has_own_rules:  # its timeline is not made for nothing
             return _Compared(one, None if one.last is None else one.last.final_before)
-        return _Compared(one, final_until(replay.timeline, replay.spec.allowed_lateness))
+        return _Compared(one, final_until(replay.timeline, replay.spec))
     with replay_of(deployed, replay, [p.partition for p in job.plan.partitions]) as own:
-        final = final_until(own.timeline, own.spec.allowed_lateness)
+        final = final_until(own.timeline, own.spec)
         if chosen.is_partial:
             emitted = one.rows.chosen(chosen.spans, chosen.older, chosen.pairs)
         else:

@@ -15,7 +15,7 @@ from spark_jobs.comparison.emitted import AT, Emitted, live_of
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.engine import Engine
 from spark_jobs.eventtime.ranges import TimeRange
-from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP
+from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP, MIN_TIMESTAMP
 from spark_jobs.replay.assign import END
 from spark_jobs.replay.band import Band
 from spark_jobs.replay.columns import NEVER
@@ -97,26 +97,28 @@ def closes_of(timeline: Timeline, spec: ReplaySpec, ends: np.ndarray, shift: int
     return found
 
 
-def open_from(timeline: Timeline, shift: int) -> int:
+def open_from(timeline: Timeline, spec: ReplaySpec, shift: int) -> int:
     """The first window end (epoch ms) whose C(end - 1 + shift) lies after the end offsets.
 
     Window ends close in ascending order, so no later one has closed either.
     """
     if shift == MAX_TIMESTAMP:
         return -MAX_TIMESTAMP
-    return min(timeline.never_from + 1, MAX_TIMESTAMP) - shift
+    if timeline.never_from in (MIN_TIMESTAMP, MAX_TIMESTAMP):
+        return min(timeline.never_from + 1, MAX_TIMESTAMP) - shift
+    return spec.windows.closed_until(timeline.never_from) + 1 - shift
 
 
 _LAST = 253_370_764_800_000
 """The year 9999, as late as Python and Spark tell times (epoch ms)."""
 
 
-def final_until(timeline: Timeline, allowed_lateness: int) -> int:
+def final_until(timeline: Timeline, spec: ReplaySpec) -> int:
     """The live job does not touch windows any more that end before this instant (epoch ms).
 
     The log has closed them and their allowed lateness; the end of a bounded input does not count.
     """
-    return min(max(open_from(timeline, allowed_lateness), 0), _LAST)
+    return min(max(open_from(timeline, spec, spec.allowed_lateness), 0), _LAST)
 
 
 def merged(lags: Iterable[TimeRange]) -> tuple[TimeRange, ...]:

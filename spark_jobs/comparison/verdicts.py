@@ -28,6 +28,8 @@ from pyspark.sql.types import (
     ArrayType,
     DataType,
     DecimalType,
+    DoubleType,
+    FloatType,
     IntegralType,
     MapType,
     NumericType,
@@ -42,6 +44,7 @@ from spark_jobs.lakehouse.verdicts import Verdict
 from spark_jobs.replay import windows as replayed
 from spark_jobs.replay.assign import END
 from spark_jobs.replay.band import UNDECIDED
+from spark_jobs.replay.rounding import rounding_name
 from spark_jobs.replay.spec import complete_name
 from spark_jobs.spark.conditions import all_of
 from spark_jobs.spark.gateway import tried
@@ -96,6 +99,9 @@ WITHOUT_PARTITION, SHIFTED_BY, MATCHES_WITH = "without_partition_", "shifted_by_
 class ComparisonScope:
     """What is compared: the keys, the aggregates that the job emitted, and their tolerances.
 
+    `rounded`: those of the aggregates that are known only up to a bound (`spark_jobs.replay.rounding`), which the
+    replay computes beside them.
+
     Windows that end at `open_from` or later (epoch ms) have not closed. Those that end at `not_final_from` or later can
     still be refined by late records within the allowed lateness. Those that are open and end at `may_be_out_until` or
     earlier may have come out; None: nothing may have.
@@ -107,20 +113,42 @@ class ComparisonScope:
     not_final_from: int
     tolerance: Mapping[str, Tolerance] = field(default_factory=dict)
     may_be_out_until: int | None = None
+    rounded: tuple[str, ...] = ()
+
+    @property
+    def computed(self) -> tuple[str, ...]:
+        """The columns of the replay that a comparison needs: the aggregates, and the bounds of the rounded ones."""
+        return (*self.values, *(rounding_name(v) for v in self.rounded))
 
 
-def same(left: Column, right: Column, left_type: DataType, right_type: DataType, tolerance: Tolerance | None) -> Column:
+def same(
+    left: Column,
+    right: Column,
+    left_type: DataType,
+    right_type: DataType,
+    tolerance: Tolerance | None,
+    rounding: Column | None = None,
+) -> Column:
     """Whether two values count as equal.
 
-    Null equals null and NaN equals NaN. Numbers are equal if they differ by at most the tolerance (inclusive). Whole
-    numbers and decimals are compared exactly, floating-point numbers up to their rounding error. A number never equals
-    null, NaN or infinity, whatever the tolerance. A value that the right type cannot hold equals nothing.
+    Null equals null and NaN equals NaN. Numbers are equal if they differ by at most the tolerance (inclusive), or by at
+    most `rounding`, where that is finite. Whole numbers and decimals are compared exactly. A number never equals null,
+    NaN or infinity, whatever the tolerance. A value that the right type cannot hold equals nothing. A FLOAT beside a
+    DOUBLE is one that was rounded.
     """
     numbers = isinstance(left_type, NumericType) and isinstance(right_type, NumericType)
     equal = left.eqNullSafe(right)
     if not numbers and left_type != right_type:
         equal = left.try_cast(_with_nulls(right_type)).eqNullSafe(right) & ~is_none_of(left, right_type)
-    if not numbers or tolerance is None or not (tolerance.absolute or tolerance.relative):
+    if not numbers:
+        return equal
+    if isinstance(left_type, FloatType) and isinstance(right_type, DoubleType):
+        equal = left.eqNullSafe(right.cast("float"))
+    if rounding is not None:
+        equal = equal | F.coalesce(
+            _within(left.cast("double"), right.cast("double"), rounding, left_type), F.lit(False)
+        )
+    if tolerance is None or not (tolerance.absolute or tolerance.relative):
         return equal
     near = _near(left.cast("double"), right.cast("double"), tolerance)
     if isinstance(left_type, _EXACT) and isinstance(right_type, _EXACT):
@@ -156,6 +184,12 @@ def _near(a: Column, b: Column, tolerance: Tolerance) -> Column:
     return (largest < F.lit(float("inf"))) & (F.abs(a - b) <= allowed + rounding)
 
 
+def _within(a: Column, b: Column, rounding: Column, left_type: DataType) -> Column:
+    if isinstance(left_type, FloatType):
+        rounding = rounding + F.abs(b) * F.lit(2.0**-24)
+    return (rounding < F.lit(float("inf"))) & (F.abs(a - b) <= rounding)
+
+
 def _near_exactly(a: Column, b: Column, tolerance: Tolerance) -> Column:
     apart, largest = F.abs(F.try_subtract(a, b)), F.greatest(F.abs(a), F.abs(b))
     absolute, relative = (F.lit(Decimal(repr(bound))) for bound in (tolerance.absolute, tolerance.relative))
@@ -168,10 +202,15 @@ def _as_decimal(value: Column, kind: DataType) -> Column:
 
 def _equal(frame: DataFrame, scope: ComparisonScope, left: ColumnName, right: ColumnName) -> dict[str, Column]:
     """For each compared aggregate whether its columns `left(name)` and `right(name)` are equal."""
-    types, columns = {f.name: f.dataType for f in frame.schema}, ((v, left(v), right(v)) for v in scope.values)
-    return {
-        v: same(F.col(f"`{a}`"), F.col(f"`{b}`"), types[a], types[b], scope.tolerance.get(v)) for v, a, b in columns
-    }
+    types = {f.name: f.dataType for f in frame.schema}
+
+    def equal(v: str) -> Column:
+        a, b = left(v), right(v)
+        bounds = [F.col(f"`{name}`") for side in (left, right) if (name := side(rounding_name(v))) in types]
+        rounding = F.greatest(*bounds, F.lit(0.0)) if bounds else None
+        return same(F.col(f"`{a}`"), F.col(f"`{b}`"), types[a], types[b], scope.tolerance.get(v), rounding)
+
+    return {v: equal(v) for v in scope.values}
 
 
 def differing(frame: DataFrame, scope: ComparisonScope, left: ColumnName, right: ColumnName) -> Column:
@@ -244,7 +283,7 @@ def _joined(windows: DataFrame, emitted: Emitted, scope: ComparisonScope) -> Dat
     ours = with_window_hash(windows, keys).select(
         *hashed_columns(keys),
         *(F.col(f"`{k}`").alias(f"rw_ours_{i}") for i, k in enumerate(keys)),
-        *(c for v in scope.values for c in (v, complete_name(v))),
+        *(c for v in scope.computed for c in (v, complete_name(v))),
         replayed.STATE,
         replayed.ON_TIME,
         replayed.LATE,
@@ -270,6 +309,7 @@ def _joined(windows: DataFrame, emitted: Emitted, scope: ComparisonScope) -> Dat
         *hashed_columns(keys),
         *(F.coalesce(f"rw_ours_{i}", f"rw_theirs_{i}").alias(k) for i, k in enumerate(keys)),
         *(c for v in scope.values for c in (emitted_name(v), v, complete_name(v))),
+        *(c for v in scope.rounded for c in (rounding_name(v), complete_name(rounding_name(v)))),
         F.coalesce(ROWS, F.lit(0)).alias(ROWS),
         PANE,
         AT,

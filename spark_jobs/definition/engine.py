@@ -14,6 +14,7 @@ from pydantic import Discriminator, Tag
 from spark_jobs.definition.deduplicate import deduplicate_refusals, with_default_kind
 from spark_jobs.definition.fields import Refusal, Refusals
 from spark_jobs.definition.kafka_streams import StreamsWatermark, foreign_to_streams, in_streams_words, of_streams_alone
+from spark_jobs.definition.mode import Mode
 from spark_jobs.definition.structured_streaming import Gaps, StreamingWatermark, foreign_to_spark, in_spark_words
 from spark_jobs.definition.watermark import Watermark
 
@@ -24,6 +25,11 @@ class Engine(StrEnum):
     FLINK = "flink"
     SPARK = "spark"
     KAFKA_STREAMS = "kafka_streams"
+
+    @property
+    def decides_by_order_alone(self) -> bool:
+        """Whether the order in a partition decides what is late, and no clock of an arrival."""
+        return self is Engine.KAFKA_STREAMS
 
 
 def _tag(value: Any) -> str:
@@ -88,6 +94,8 @@ def in_words_of_the_engine(raw: Any) -> Any:
         return with_default_kind(in_spark_words(raw))
     if found := [*_of_spark_alone(raw), *deduplicate_refusals(raw)]:
         raise Refusals(found)
+    if raw.get("mode") == Mode.COMPLETE and "watermark" not in raw:  # nothing is late where every record counts
+        raw = {**raw, "watermark": {"generator": "none"}}
     return with_default_kind(raw)
 
 

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from spark_jobs.definition.fields import YAML_CONTEXT, nearest
 from spark_jobs.definition.pipeline import Pipeline
 from spark_jobs.definition.problems import problems_of
+from spark_jobs.definition.project import project_folder
 from spark_jobs.definition.yaml_tree import FieldPath, SourceMap, YamlTree, read_tree
 from spark_jobs.errors import DefinitionError, Problem
 from spark_jobs.settings import Variable
@@ -51,7 +52,11 @@ def load_pipeline(
     tree = read_tree(_read_text(path) if text is None else text, str(path), variables)
     written = _complete_paths(tree, project_folder(path))
     sources = SourceMap(tree.sources.file, tree.sources.lines, {**tree.sources.unresolved, **written})
-    problems = [*tree.problems, *_read_schema_files(tree, project_folder(path), variables)]
+    problems = [
+        *tree.problems,
+        *_left_open(tree.data, sources),
+        *_read_schema_files(tree, project_folder(path), variables),
+    ]
     pipeline = None
     more = 0
     try:
@@ -67,6 +72,20 @@ def load_pipeline(
     if problems or pipeline is None:
         raise DefinitionError.listing(_first(problems, more))
     return pipeline.loaded_from(sources, text if text is not None else _read_text(path))
+
+
+CHECK = "CHECK"
+"""Stands in a draft where a person has to write a value."""
+
+
+def _left_open(value: Any, sources: SourceMap, path: FieldPath = ()) -> Iterator[Problem]:
+    """The values of a draft that nobody has filled in yet."""
+    if value == CHECK:
+        field = ".".join(map(str, path))
+        yield Problem(sources.file, sources.line(path), field, f"still says `{CHECK}`", "fill in the live job's own")
+    elif isinstance(value, (Mapping, list, tuple)):
+        for name, part in value.items() if isinstance(value, Mapping) else enumerate(value):
+            yield from _left_open(part, sources, (*path, name))
 
 
 def _first(problems: Sequence[Problem], more: int) -> list[Problem]:
@@ -127,14 +146,6 @@ def refuse_shared(pipeline: Pipeline) -> None:
     else:
         return
     raise DefinitionError.listing(problems)
-
-
-def project_folder(path: str | os.PathLike[str]) -> Path:
-    """The folder where a definition's relative paths start."""
-    folder = Path(path).absolute().parent
-    if folder.name == "pipelines" and folder.parent.name == "dags":
-        return folder.parent.parent
-    return folder
 
 
 def _read_text(path: Path) -> str:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from fractions import Fraction
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, ByteSize, Field, ValidationInfo, WithJsonSchema, field_validator
+from pydantic import ByteSize, Field, ValidationInfo, field_validator
 
 from spark_jobs.definition.fields import KNOWN_ZONE, PositiveDuration, Refusal, Section, as_written, short_for, shown
 from spark_jobs.definition.names import Namespace, TableName
 from spark_jobs.definition.policy import Policy
+from spark_jobs.definition.restatement import DEFAULT, RestatementField
+from spark_jobs.definition.thresholds import Threshold, ThresholdField
 
 
 class Limits(Section):
@@ -28,56 +29,6 @@ class Limits(Section):
         "are any, this limit refuses nothing.",
         examples=["6 h"],
     )
-
-
-_PERCENT = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*%\s*")
-_THRESHOLD_HINT = "write a share like `1 %`, or a count of records like `100`"
-
-
-class Threshold(Section):
-    """The most records that may be quarantined: a share of all records read, or a count. Exactly one is set."""
-
-    share: float | None = None
-    count: int | None = None
-
-    def is_exceeded(self, quarantined: int, read: int) -> bool:
-        """Whether `quarantined` of `read` records are more than allowed; exactly at the threshold is allowed."""
-        if self.count is not None:
-            return quarantined > self.count
-        return quarantined > Fraction(str(self.share)) * read
-
-
-def _read_threshold(value: Any) -> Any:
-    if isinstance(value, (Threshold, dict)):
-        return value
-    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-        raise Refusal(f"{shown(value)} is not a threshold", _THRESHOLD_HINT)
-    if isinstance(value, int):
-        share, count = None, value
-    elif isinstance(value, float):
-        share, count = Fraction(str(value)), None
-    elif match := _PERCENT.fullmatch(value):
-        share, count = Fraction(match[1]) / 100, None
-    else:
-        raise Refusal(f"{shown(value)} is not a threshold", _THRESHOLD_HINT)
-    if (count is not None and count < 0) or (share is not None and not 0 <= share <= 1):
-        raise Refusal(f"{shown(value)} is not a threshold: a share is 0 % to 100 %, a count 0 or more", _THRESHOLD_HINT)
-    return {"share": None if share is None else float(share), "count": count}
-
-
-ThresholdField = Annotated[
-    Threshold,
-    BeforeValidator(_read_threshold),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": "string", "pattern": r"^\s*[0-9]+(\.[0-9]+)?\s*%\s*$"},
-                {"type": "integer", "minimum": 0},
-                {"type": "number", "minimum": 0, "maximum": 1},
-            ]
-        }
-    ),
-]
 
 
 AHEAD = "1 d"
@@ -139,15 +90,16 @@ class Publish(Section):
 
     policy: Policy = Field(
         default=Policy.ALWAYS,
-        description="always; within_tolerance: approval where more windows change; on_approval: always "
+        description="always; within_tolerance: approval where more changes; on_approval: always "
         "approval; never: only compare. A closed gate stops all of them.",
     )
-    tolerance: ThresholdField = Field(
-        default=as_written("1 %"),
+    tolerance: RestatementField = Field(
+        default=DEFAULT,
         validate_default=True,
-        description="For within_tolerance: the most published windows that may change without approval, a share of "
-        "those that the run computes again. Windows that it does not look at do not count; new ones neither.",
-        examples=["1 %"],
+        description="For within_tolerance: how much of what readers have seen may change without approval. A share "
+        "alone is that of the windows that readers had on the days on which a window changes; a section has more "
+        "limits, which all hold. New windows do not count, nor those that were still open.",
+        examples=["1 %", "{windows: 50, reach: 7 d, change: {revenue: 0.5 %}}"],
     )
     may_override: bool = Field(
         default=False,
@@ -161,18 +113,6 @@ class Publish(Section):
         if policy not in list(Policy):
             raise Refusal(f"{shown(policy)} is not a policy", f"write one of {_POLICIES}")
         return policy
-
-    @field_validator("tolerance")
-    @classmethod
-    def _tolerance_is_a_share(cls, tolerance: Threshold) -> Threshold:
-        if tolerance.share is None:
-            raise Refusal("a tolerance is a share of the published windows", "write it like `1 %`")
-        return tolerance
-
-    @property
-    def share(self) -> float:
-        """The tolerance, 0 to 1."""
-        return self.tolerance.share or 0.0
 
 
 PublishField = Annotated[Publish, short_for("policy")]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any, Literal, Self
 
 from pydantic import Field, PrivateAttr, ValidationInfo, field_validator, model_validator
@@ -16,6 +17,8 @@ from spark_jobs.definition.deduplicate import Deduplicate
 from spark_jobs.definition.deployments import Deployment, LiveField, refuse_overlaps, restarts_of
 from spark_jobs.definition.engine import AnyWatermark, Engine, in_words_of_the_engine
 from spark_jobs.definition.fields import Lateness, Refusal, Refusals, Section, as_written, nearest, shown
+from spark_jobs.definition.flink_sql import FlinkSql, refuse_other_jobs
+from spark_jobs.definition.functions import LiveFunctions
 from spark_jobs.definition.history import FilesHistory
 from spark_jobs.definition.kafka import KafkaHistory, StitchedHistory
 from spark_jobs.definition.kafka_streams import StreamsEmission, StreamsWatermark, short_retention
@@ -34,6 +37,7 @@ from spark_jobs.definition.output import (
     ScheduleField,
 )
 from spark_jobs.definition.payload import EventTime, Filter, Reader, Value, payload_of_topic
+from spark_jobs.definition.project import project_folder
 from spark_jobs.definition.structured_streaming import QueryInput, StreamingWatermark
 from spark_jobs.definition.union import OF_INPUTS, History, UnionHistory, UnionInput, has_union, with_sections_of_inputs
 from spark_jobs.definition.watermark import Watermark
@@ -96,6 +100,11 @@ class Pipeline(Section):
         description="A table that each record is looked up in; left out: none.",
         examples=["{table: lake.ref.shops, on: shop_id, as_of: run}"],
     )
+    functions: LiveFunctions = Field(
+        default={},
+        description="The live job's own functions, by the names that expressions call them by.",
+        examples=[{"median_fare": {"jar": "jobs/fares.jar", "class": "com.example.MedianFare"}}],
+    )
     keys: NamedExpressions = Field(
         default={},
         description="Key columns: a name and a SQL expression each. None: one window for all records.",
@@ -127,6 +136,11 @@ class Pipeline(Section):
         description="Output mode of a Structured Streaming query: append (a row when a window closes), update (a row "
         "for each batch that it took a record in) or complete.",
         examples=["append"],
+    )
+    flink_sql: FlinkSql | None = Field(
+        default=None,
+        description="The live job is a query of Flink SQL; left out: a DataStream job.",
+        examples=["{aggregation: auto}"],
     )
     emission: StreamsEmission | None = Field(
         default=None,
@@ -248,6 +262,12 @@ class Pipeline(Section):
             return {**given, "table": info.data["name"]}
         return output
 
+    @field_validator("publish")
+    @classmethod
+    def _tolerance_names_aggregates(cls, publish: Publish, info: ValidationInfo) -> Publish:
+        _refuse_undefined(("change", publish.tolerance.change, info.data.get("aggregates")), at=("tolerance",))
+        return publish
+
     @field_validator("live")
     @classmethod
     def _live_names_what_is_defined(cls, live: LiveField | None, info: ValidationInfo) -> LiveField | None:
@@ -304,6 +324,14 @@ class Pipeline(Section):
         if refusal is not None:
             raise refusal
         return self
+
+    @field_validator("flink_sql")
+    @classmethod
+    def _is_of_flink(cls, section: FlinkSql | None, info: ValidationInfo) -> FlinkSql | None:
+        window, watermark, history = (info.data.get(name) for name in ("window", "watermark", "history"))
+        if section is not None and window is not None and watermark is not None and history is not None:
+            refuse_other_jobs(section, window, watermark, history)
+        return section
 
     @property
     def has_files_of_query(self) -> bool:
@@ -362,6 +390,11 @@ class Pipeline(Section):
         return self._sources.file
 
     @property
+    def project(self) -> Path:
+        """The folder where the definition's relative paths start."""
+        return project_folder(self.file) if self.file else Path.cwd()
+
+    @property
     def text(self) -> str:
         """The definition as written, variables unresolved; empty for one written in Python."""
         return self._text
@@ -400,9 +433,11 @@ class Pipeline(Section):
         )
         if self.engine is Engine.FLINK:  # as every definition was before there were others
             del content["engine"], content["output_mode"], content["emission"]
-        for name in ("deduplicate", "lookup"):
-            if content[name] is None:
+        for name in ("deduplicate", "lookup", "flink_sql", "functions"):
+            if not content[name]:
                 del content[name]
+        for name, function in self.functions.items():
+            content["functions"][name]["code"] = function.code(self.project)
         if self.window.type == "session" and self.window.time_zone is None:  # it came later
             del content["window"]["time_zone"]
         if self.lookup is not None:

@@ -108,7 +108,7 @@ Partitions = Annotated[
         }
     ),
 ]
-Subtasks = tuple[Annotated[tuple[PartitionId, ...], Field(min_length=1)], ...]
+Subtasks = tuple[tuple[PartitionId, ...], ...]
 
 
 class Watermark(Section):
@@ -179,7 +179,8 @@ class Watermark(Section):
     )
     subtasks: Annotated[Subtasks, Field(min_length=1)] | None = Field(
         None,
-        description="The partitions that each source subtask reads; left out, one subtask reads all.",
+        description="The partitions that each source subtask reads; left out, one subtask reads all. One without "
+        "partitions holds the watermark until it is idle.",
         examples=[[[0, 1], [2]]],
     )
     partitions: Partitions | None = Field(
@@ -259,6 +260,8 @@ class Watermark(Section):
     @classmethod
     def _subtasks_share_nothing(cls, subtasks: Subtasks | None) -> Subtasks | None:
         _refuse_repeated(tuple(partition for subtask in subtasks or () for partition in subtask), "partition")
+        if subtasks is not None and not any(subtasks):
+            raise Refusal("no subtask reads a partition", "write those that each reads, like `[[0, 1], [2]]`")
         return subtasks
 
     @field_validator("partitions")
@@ -313,6 +316,11 @@ class Watermark(Section):
         if isinstance(version, str) and not _VERSION.fullmatch(version.strip()):
             raise Refusal(f"{shown(version)} is not a Flink version", 'write one like "2.3" or "1.20.3"')
         return version.strip() if isinstance(version, str) else version
+
+    @property
+    def is_since_2(self) -> bool:
+        """Whether the job runs on Flink 2.0 or later."""
+        return int(self.flink.split(".")[0]) >= 2
 
     @property
     def supplier(self) -> GeneratorSupplier:

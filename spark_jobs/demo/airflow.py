@@ -178,6 +178,10 @@ class Airflow:
         """The task instances of a run."""
         return self.get(f"/dags/{run.dag_id}/dagRuns/{quote(run.run_id)}/taskInstances?limit=1000")["task_instances"]
 
+    def page_requests(self) -> int:
+        """How many requests of its pages Airflow has answered so far, by its log: somebody has one open."""
+        return self.log.read_bytes().count(b" path=/ui/")
+
     def task_log(self, run: DagRun, task: str, attempt: int = 1, map_index: int = -1) -> str:
         """The text of a task's log."""
         path = f"/dags/{run.dag_id}/dagRuns/{quote(run.run_id)}/taskInstances/{task}/logs/{attempt}"

@@ -106,6 +106,10 @@ class EventTimeWindows(ABC):
         """A range that holds every window of these event times, on the windows' own grid where it can."""
         return times
 
+    def closed_until(self, watermark: int) -> int:
+        """The last end that a watermark below this one (epoch ms) closes, in the windows' own time."""
+        return watermark
+
 
 class AlignedWindows(EventTimeWindows):
     """Windows that lie at the same times for every key and do not depend on the records."""
@@ -135,6 +139,10 @@ class AlignedWindows(EventTimeWindows):
     @abstractmethod
     def assign(self, timestamp: int) -> Iterator[Window]:
         """The windows of a record with this event time. There may be none (slide > size)."""
+
+    def beginning_at(self, start: int) -> Iterator[Window]:
+        """The windows that hold this time of their own."""
+        return self.assign(start)
 
     @abstractmethod
     def first_start_at_or_after(self, time: int) -> int:

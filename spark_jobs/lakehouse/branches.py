@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from spark_jobs.definition.instants import format_instant
+from spark_jobs.lakehouse.change import REMOVED
 from spark_jobs.lakehouse.commits import fast_forward, heads_of, retried
 from spark_jobs.lakehouse.difference import Difference
 from spark_jobs.lakehouse.publication import FACTS, RANGE, REVISIONS, Publication
@@ -48,7 +50,7 @@ class PublicationBranches:
         spark, table, changes = self.spark, self.table, difference.changes
         _, history = self._names
         self._branch_off(heads)
-        written = changes.where("rw_change <> 'retracted'").select(*quoted(_changed_columns(changes)))
+        written = changes.where(~F.col("rw_change").isin(*REMOVED)).select(*quoted(_changed_columns(changes)))
         if sum(difference.counts.values()) <= _IN_ONE_FILE:
             written = written.coalesce(1)
         with ExitStack() as views:
@@ -90,8 +92,8 @@ class PublicationBranches:
             self.share_append(None, ours, sides)
             return
         self.share_append(history, ours, sides)
-        if difference.counts.get("retracted"):
-            retracted = difference.changes.where("rw_change = 'retracted'")
+        if any(difference.counts.get(change) for change in REMOVED):
+            retracted = difference.changes.where(F.col("rw_change").isin(*REMOVED))
             retracted = retracted.select(*quoted(_changed_columns(retracted)))
             self.append(aligned(self.spark, self.table, retracted), history)
 

@@ -177,17 +177,20 @@ class Comparison:
         numbers = [c for c in seen if c not in (STATE, ON_TIME, LATE, DROPPED, NOT_COUNTED)]
         is_kept = F.col(f"rw_new.{STATE}").eqNullSafe(HISTORY_GONE) if STATE in values else F.lit(False)
         is_kept = is_kept & _part("rw_new", numbers).eqNullSafe(_part("rw_old", numbers))
+        was_open = F.coalesce(_state("rw_old") == "open", F.lit(False)) if STATE in values else F.lit(False)
         is_same = _part("rw_new", seen).eqNullSafe(_part("rw_old", seen))
         change = (
             F.when(there & ~was, WindowChange.INSERTED.value)
             .when(
                 there & is_one & is_kept & ~F.col("rw_new").eqNullSafe(F.col("rw_old")), WindowChange.BOOKKEEPING.value
             )
+            .when(there & ~(is_one & is_same) & was_open, WindowChange.WAS_OPEN.value)
             .when(there & ~(is_one & is_same), WindowChange.UPDATED.value)
             .when(
                 there & ~(F.col("old_is_whole") & F.col("rw_new").eqNullSafe(F.col("rw_old"))),
                 WindowChange.BOOKKEEPING.value,
             )
+            .when(~there & was & was_open, WindowChange.OUTGROWN.value)
             .when(~there & (was | ~F.col("old_is_whole")), WindowChange.RETRACTED.value)
         )
         whole = [F.coalesce(f"`{c}`", f"`{_OLD}{c}`").alias(c) for c in identity]
@@ -198,6 +201,10 @@ class Comparison:
             .when(F.col("old_run_id").isNull() & F.col(LIVE), Cause.LIVE.value)
             .otherwise(self.publication.cause())
         )
+        if STATE in values:
+            of_open = F.when(_state("rw_new") == "open", Cause.OPEN.value).otherwise(Cause.CLOSED.value)
+            by_itself = (F.col("rw_change") == WindowChange.WAS_OPEN.value) & (cause != Cause.LOGIC_CHANGE.value)
+            cause = F.when(by_itself, of_open).otherwise(cause)
         revision = F.coalesce("old_revision", F.lit(0)) + 1
         return (
             joined.withColumn("rw_change", change)
@@ -275,6 +282,10 @@ def _as_json(offsets: Mapping[int, int]) -> Column:
 
 def _packed(columns: Sequence[str], name: str) -> Column:
     return F.struct(*quoted(columns)).alias(name)
+
+
+def _state(struct: str) -> Column:
+    return F.col(f"{struct}.{STATE}")
 
 
 def _part(struct: str, fields: Sequence[str]) -> Column:

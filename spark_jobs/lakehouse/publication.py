@@ -44,6 +44,8 @@ class Cause(StrEnum):
     LOGIC_CHANGE = "logic_change"
     SOURCE_REPAIR = "source_repair"
     RETRACTION = "retraction"
+    CLOSED = "closed"
+    OPEN = "open"
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,10 @@ from spark_jobs.lakehouse.change import VISIBLE
 from spark_jobs.orchestration.links import report_path
 from spark_jobs.runs.life.documents import Changes, Gate, Outcome, Request
 from spark_jobs.runs.life.store import RunFolder
+from spark_jobs.runs.life.verdicts import Verdicts
 from spark_jobs.runs.planning.last_run import LastRun, last_run
 from spark_jobs.runs.work.corrected import DeliveredCorrections
-from spark_jobs.runs.work.figures import RunFigures, changes_in_words, failed_in_words
+from spark_jobs.runs.work.figures import failed_in_words
 from spark_jobs.spark.catalog import CATALOG
 
 POLICIES = {
@@ -46,7 +47,7 @@ def described(pipeline: Pipeline, what: str, last: LastRun | None = None) -> str
     if pipeline.description:
         lines += [escaped(pipeline.description), ""]
     lines += ["| | |", "| --- | --- |", f"| table | `{table}` |"]
-    lines.append(f"| publishing | `{policy.value}`: {policy_in_words(policy, pipeline.publish.share)} |")
+    lines.append(f"| publishing | `{policy.value}`: {policy_in_words(policy, pipeline.publish.tolerance.in_words())} |")
     if pipeline.owner:
         lines.append(f"| owner | {escaped(pipeline.owner)} |")
     lines.append(f"| definition | `{pipeline.file}`, `{pipeline.definition_hash[:12]}` |")
@@ -71,10 +72,9 @@ def described(pipeline: Pipeline, what: str, last: LastRun | None = None) -> str
     return "\n".join(lines)
 
 
-def policy_in_words(policy: Policy, share: float | None) -> str:
-    """What a policy means; `share`: of the published windows computed again, those that may change without one."""
-    tolerance = f" (at most {share:.2%})" if policy is Policy.WITHIN_TOLERANCE else ""
-    return POLICIES[policy] + tolerance
+def policy_in_words(policy: Policy, tolerance: str) -> str:
+    """What a policy means; `tolerance`: what may change without an approval, in words."""
+    return POLICIES[policy] + (f" ({tolerance})" if policy is Policy.WITHIN_TOLERANCE and tolerance else "")
 
 
 def as_of_text(last: LastRun) -> str:
@@ -91,29 +91,31 @@ def history_range(last: LastRun | None) -> str:
 
 def approval_body(folder: RunFolder) -> str:
     """What changes, what the gate said, and where the report is."""
+    from spark_jobs.report.verdict import live_in_words  # not where each DAG is parsed
+
     request, changes = Request.read(folder), Changes.read(folder) or Changes()
     gate, outcome = Gate.read(folder), Outcome.read(folder)
     counts, causes = changes.counts, changes.causes
+    corrections, verdicts = DeliveredCorrections.read(folder), Verdicts.read(folder)
+    said = [changes.of_readers.in_words(), live_in_words(verdicts) if verdicts else ""]
+    decision = (outcome and outcome.decision) or {}
+    rule = decision.get("rule") or (outcome and outcome.message)
+    asked = f"Asked because: {rule}." if rule else ""
+    readers = f"Readers of the live job's output: {corrections.sentence()}." if corrections else ""
+    checked = f"Gate: {gate.verdict}; failed: {failed_in_words(gate.failed)}." if gate else ""
+    reason = f"Reason given: {request.reason}" if request and request.reason else ""
+    why = f"Causes: {', '.join(f'{name} {count:,}' for name, count in sorted(causes.items())) or 'none'}."
     lines = [
-        f"**{escaped(outcome and outcome.message)}**",
-        "",
-        f"Publishing would change: {changes_in_words(counts)}.",
+        f"**{escaped(' '.join(filter(None, said)))}**",
         "",
         "| change | windows |",
         "| --- | ---: |",
-        *(f"| {name.value} | {counts.get(name, 0):,} |" for name in VISIBLE),
+        *(f"| {escaped(name.value.replace('_', ' '))} | {counts.get(name, 0):,} |" for name in VISIBLE),
         "",
-        f"Causes: {', '.join(f'{name} {count:,}' for name, count in sorted(causes.items())) or 'none'}.",
-        *(f"{name}: {text}." for name, text in RunFigures.of(changes).in_words().items()),
+        *(f"- {escaped(line)}" for line in (f"{asked} {why}".strip(), readers, f"{checked} {reason}".strip()) if line),
+        "",
+        f"[Read the report]({report_path(folder.run_id)}) before you answer. Run `{folder.run_id}`",
     ]
-    corrections = DeliveredCorrections.read(folder)
-    if corrections is not None:
-        lines.append(f"Readers of the live job's output: {escaped(corrections.sentence())}.")
-    if gate is not None:
-        lines.append(f"Gate: {gate.verdict}, {len(gate.results)} expectations; failed: {failed_in_words(gate.failed)}.")
-    if request is not None and request.reason:
-        lines.append(f"Reason given: {escaped(request.reason)}")
-    lines += ["", f"[Read the report]({report_path(folder.run_id)}) before you answer.", "", f"Run `{folder.run_id}`"]
     return "\n".join(lines)
 
 

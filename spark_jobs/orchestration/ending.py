@@ -103,6 +103,8 @@ class Approve(ApprovalOperator):
 class Report(BaseOperator):
     """Write the report of the run, whatever became of it. It fails where the run has not done its work.
 
+    Where a person has said no it is skipped: then nothing was to be done.
+
     Airflow takes the state of the DAG run from this task: as a teardown it also runs where a person has marked tasks,
     or the whole DAG run, as failed.
     """
@@ -125,6 +127,8 @@ class Report(BaseOperator):
         remember(folder)
         self.log.info("report: %s (%s)", report_path(folder.run_id), folder.address(PAGE))
         outcome = Outcome.read(folder)
+        if outcome is not None and outcome.status.is_refused:
+            raise AirflowSkipException(f"{what_became(outcome)}; the report is written")
         if outcome is None or not outcome.status.is_success:
             failed = AirflowFailException(f"{what_became(outcome)}; the report is written")
             say_before_traceback(self.log, failed)

@@ -104,8 +104,8 @@ def backfill_params(pipeline: Pipeline, last: LastRun | None = None) -> dict[str
         ),
         "another_log": _param(
             "another_log",
-            "Go on where the history is another log than the one that was read (a topic that was made anew, other "
-            "files): what is there now takes the place of **all** that is published.",
+            "Allow a history that is another log than the one that was read before (a topic that was made anew, other "
+            "files). What this log gives then replaces **all** that is published.",
             False,
         ),
         "dry_run": _dry_run_param(_DRY_RUNS),
@@ -169,8 +169,8 @@ def _publish_param(pipeline: Pipeline) -> Param:
     stricter = "Any policy may be chosen." if own.may_override else "Only a stricter one may be chosen."
     return _param(
         "publish",
-        f"Who says that the result is published. {stricter} The tolerance is {own.share:.2%} of the published windows "
-        "that the run computes again. A closed gate stops all of them.",
+        f"Who says that the result is published. {stricter} The tolerance: {own.tolerance.in_words()}. "
+        "A closed gate stops all of them.",
         BY_DEFINITION,
         section=_OUTCOME,
         enum=[BY_DEFINITION, *(policy.value for policy in Policy)],

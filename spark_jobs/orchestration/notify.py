@@ -118,10 +118,10 @@ def notify(event: str, context: Context) -> None:
 
 def _message(event: str, outcome: Outcome | None, run_id: str) -> str:
     if event == "live_mismatch":
+        from spark_jobs.report.verdict import live_in_words  # not where each DAG is parsed
+
         verdicts = Verdicts.read(RunStore.configured().folder(run_id))
-        counts = verdicts.counts if verdicts else {}
-        different = ", ".join(f"{counts[name]} {name}" for name in ("mismatch", "missing", "extra") if counts.get(name))
-        return f"windows of the live job differ: {different}, of {verdicts.windows if verdicts else 0}"
+        return live_in_words(verdicts) if verdicts else ""
     return outcome.message if outcome else ""
 
 

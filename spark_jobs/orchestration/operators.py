@@ -341,13 +341,16 @@ class Compare(SparkStage):
         facts = {name: getattr(verdicts, name) for name in ("windows", "problem")}
         facts |= {"run_id": folder.run_id, "verdicts": verdicts.counts}
         self._tell_followers(context, facts)
-        if any(verdicts.counts.get(name) for name in ("mismatch", "missing", "extra")):
+        if verdicts.unexplained:
             notify("live_mismatch", context)
         return facts
 
 
 class Publish(SparkStage):
-    """Publish what is staged, or drop it where a person has said no. The asset's event says what changed."""
+    """Publish what is staged. Where a person has said no, drop it, and be skipped: a "no" is no failure.
+
+    The asset's event says what changed.
+    """
 
     def _prepare(self, folder: RunFolder, context: Context) -> None:
         if status_of(folder) in (RunStatus.DRY_RUN, RunStatus.COMPARED_ONLY, RunStatus.UNCHANGED):
@@ -357,13 +360,13 @@ class Publish(SparkStage):
         approval = Approval.read(folder)
         if approval is not None and approval.decision is Answer.REJECTED:
             super()._submit(folder, context, Stage.DISCARD, f"--why={approval.why}")
-            raise AirflowFailException(f"{approval.why}; nothing was published, what was staged is dropped")
+            raise AirflowSkipException(f"{approval.why}; nothing was published, what was staged is dropped")
         super()._submit(folder, context, stage, *more)
 
     def _result(self, folder: RunFolder, context: Context) -> dict[str, Any]:
         outcome = Outcome.read(folder)
         if outcome is not None and outcome.status in (RunStatus.REJECTED, RunStatus.DISCARDED):
-            raise AirflowFailException(f"the run is {outcome.status.value}: nothing was published")
+            raise AirflowSkipException(f"the run is {outcome.status.value}: nothing was published")
         if outcome is None or outcome.status is RunStatus.UNCHANGED:
             raise AirflowSkipException("nothing changed: all windows are as they were")
         facts = {"run_id": folder.run_id, "changes": outcome.changes, "windows": outcome.counts.windows}

@@ -82,6 +82,7 @@ class Answers:
         watermark: The fields of `watermark` that the questions ask for.
         measured: The field of `watermark` that is what the records that were read would need; empty: none is.
         window: The fields of `window`.
+        is_sql: Whether the live job is a query of Flink SQL.
         lateness: `allowed_lateness` as YAML text; None for an engine that has none.
     """
 
@@ -99,6 +100,7 @@ class Answers:
     lateness: str | None
     aggregates: Mapping[str, str]
     namespace: str
+    is_sql: bool = False
     keys_are_guessed: bool = False
     metastore: str | None = None
 
@@ -113,7 +115,12 @@ class Answers:
         """What the history and the engine's own records allow."""
         if self.engine is Engine.SPARK and "checkpoint" in self.watermark:
             return Fidelity("recorded", "the query's checkpoint says in which micro-batch each record was.")
-        return fidelity_of(self.address, self.sample, self.position)
+        found = fidelity_of(self.address, self.sample, self.position)
+        if self.engine.decides_by_order_alone and found.level == "approximate":
+            return Fidelity(
+                "log_order", "the order in each partition decides which records were late, and the log has it."
+            )
+        return found
 
 
 def position_fields(proposal: PositionProposal, arrival_kind: str) -> dict[str, str]:

@@ -13,6 +13,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from spark_jobs.project.flink_deduplication import TTL, add_deduplication
 from spark_jobs.project.flink_lookup import add_lookup
 from spark_jobs.project.flink_parser import FlinkParser, SqlNode, column_sql, is_same_sql, tidy
+from spark_jobs.project.flink_phases import CHECKPOINTS, PHASES, add_flink_sql
 from spark_jobs.project.flink_query import (
     EMIT,
     add_aggregates,
@@ -35,20 +36,26 @@ from spark_jobs.project.flink_source import (
     columns_of,
     event_time,
     of_sink,
+    on_files,
 )
 from spark_jobs.project.yaml_text import scalar
 
 _NO_EFFECT = (
-    *("execution.", "state.", "restart-strategy", "pipeline.name", "pipeline.max", "table.exec.mini-batch"),
-    *("sql-client.", "table.optimizer", "table.exec.state.ttl", "taskmanager.", "jobmanager.", "rest."),
-    *("parallelism.", "pipeline.object", "table.exec.resource", "table.dml-sync", "table.display"),
+    *("execution.", "state.", "restart-strategy", "pipeline.name", "pipeline.max"),
+    *("sql-client.", "table.exec.state.ttl", "taskmanager.", "jobmanager.", "rest."),
+    *("pipeline.object", "table.dml-sync", "table.display"),
     *("table.exec.sink", "table.sql-dialect", "checkpointing."),
 )
 _HAVING = (
     "the published table has every window: import the query without it, and let readers filter the rows, as in "
     "`SELECT ... FROM table WHERE condition`, or in a view"
 )
-_USED = ("table.exec.source.idle-timeout", "pipeline.auto-watermark-interval", "table.local-time-zone", TTL)
+_USED = (
+    *("table.exec.source.idle-timeout", "pipeline.auto-watermark-interval", "table.local-time-zone", TTL),
+    *(PHASES, CHECKPOINTS),
+)
+_PARALLEL = ("parallelism.default", "table.exec.resource.default-parallelism")
+_NOT_RECORDED = ("table.optimizer", "table.exec.mini-batch")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,16 +87,28 @@ class Imported:
     missing: tuple[Missing, ...] = ()
 
 
-def import_script(text: str, file: str, parser: FlinkParser, timer_start: str | None = None) -> Imported:
-    """Import a script. Raises DefinitionError for text that is not Flink SQL."""
+def import_script(
+    text: str,
+    file: str,
+    parser: FlinkParser,
+    timer_start: str | None = None,
+    history: str | None = None,
+    version: str | None = None,
+) -> Imported:
+    """Import a script of a job on this version of Flink. Raises DefinitionError for text that is not Flink SQL.
+
+    `history`: files that hold the records of the script's topics, as `files:data/*.jsonl`; None: the topics are read.
+    """
     script = read_script(parser.statements(text, file))
+    if history is not None:
+        script.tables = {name: on_files(table, history) for name, table in script.tables.items()}
     remarks = [_unused(name, value) for name, value in script.settings.items() if not name.startswith(EMIT)]
     found = [remark for remark in remarks if remark is not None]
     found += [Remark(other.line, other.text[:60], "this statement has no counterpart") for other in script.others]
     found += _unused_tables(script)
     definitions: list[Definition] = []
     missing: list[Missing] = []
-    timer = Timer(timer_start, script.settings.get)
+    timer = Timer(timer_start, script.settings.get, version)
     for number, query in enumerate(script.queries):
         name = plain_name(query.sink or f"{file.rpartition('/')[2].partition('.')[0]}_{number + 1}")
         name = _unused_name(name, {*(one.name for one in definitions), *(one.name for one in missing)})
@@ -129,8 +148,10 @@ def _reason(error: Py4JError) -> str:
 def _unused(name: str, value: Located) -> Remark | None:
     if name in _USED:
         return None
-    why = "does not change results" if name.startswith(_NO_EFFECT) else "has no counterpart"
-    if name == "parallelism.default":
+    why = "is not about windows or times" if name.startswith(_NO_EFFECT) else "has no counterpart"
+    if name.startswith(_NOT_RECORDED):
+        why = "CHECK: it changes the plan; what that does to late records was not recorded"
+    if name in _PARALLEL:
         why = "how many subtasks the source has: say in watermark.subtasks which partitions each one reads"
     return Remark(value.line, f"SET '{name}' = '{value.text}'", why)
 
@@ -195,8 +216,12 @@ def _definition(name: str, query: Query, script: Script, parser: FlinkParser, ti
     if relation.first is not None:
         ttl, kind = script.settings.get(TTL), window.operator.lstrip("$")
         add_deduplication(rest, relation.first, relation.table, time, ttl, kind)
-    add_window(rest, window, parser, time, script)
-    add_lateness(rest, script, is_group_window)
+    shown = add_window(rest, window, parser, time, script)
+    add_lateness(rest, script, is_group_window, window.operator.lstrip("$"))
+    add_flink_sql(
+        rest, script, window.operator.lstrip("$"),
+        is_group_window=is_group_window, is_union=bool(relation.inputs), shown=shown,
+    )  # fmt: skip
     add_aggregates(rest, parts["items"], relation, parser, named, script, query)
     if relation.inputs:
         add_inputs(lines, relation, times, of_keys, rest, parser, timer, query.line)

@@ -6,9 +6,10 @@ import re
 from collections.abc import Mapping, Sequence
 
 from spark_jobs.definition.names import RESERVED_COLUMNS
-from spark_jobs.eventtime.durations import DAY, MINUTE, format_duration
+from spark_jobs.eventtime.durations import DAY, format_duration
 from spark_jobs.project.flink_doubts import AGGREGATES, SAME_IN_SPARK, doubts
 from spark_jobs.project.flink_parser import NOTHING, FlinkParser, SqlNode
+from spark_jobs.project.flink_phases import remark_on_sessions
 from spark_jobs.project.flink_relation import Relation, argument
 from spark_jobs.project.flink_script import Located, NoCounterpartError, Query, Script
 from spark_jobs.project.flink_source import EventTime, Lines
@@ -17,8 +18,6 @@ from spark_jobs.project.yaml_text import scalar
 
 EMIT = "table.exec.emit."
 """Begins the settings of early and late firing, which the older group windows obey."""
-_QUARTER = 15 * MINUTE
-"""The clocks of all zones differ by multiples of it."""
 _WINDOW_COLUMNS = ("window_start", "window_end", "window_time")
 _GROUP_WINDOWS = {"TUMBLE": "TUMBLE", "HOP": "HOP", "SESSION": "SESSION"}
 _AUXILIARY = re.compile(r"(TUMBLE|HOP|SESSION)_(START|END|ROWTIME|PROCTIME)")
@@ -91,8 +90,11 @@ def all_of(conditions: Sequence[str]) -> str:
     return " AND ".join(f"({condition})" for condition in conditions) if conditions[1:] else "".join(conditions)
 
 
-def add_window(lines: Lines, call: SqlNode, parser: FlinkParser, time: EventTime, script: Script) -> None:
-    """Add `window`. Raises NoCounterpartError for one that is not over the event time, and for months."""
+def add_window(lines: Lines, call: SqlNode, parser: FlinkParser, time: EventTime, script: Script) -> Located | None:
+    """Add `window`; gives the zone in whose wall clock it lies, where that is not told by `window` itself.
+
+    Raises NoCounterpartError for a window that is not over the event time, and for months.
+    """
     function = call.operator.lstrip("$")
     is_group = call.kind != "OTHER_FUNCTION"
     shift = -1 if is_group else 0  # the group windows have no argument DATA
@@ -126,13 +128,18 @@ def add_window(lines: Lines, call: SqlNode, parser: FlinkParser, time: EventTime
         },
         "SESSION": {"type": "session", "gap": length(2, "GAP")},
     }[function]
-    fields = _shifted(fields, function, script.settings.get("table.local-time-zone")) if time.is_local else fields
+    zone = script.settings.get("table.local-time-zone") if time.is_local else None
+    shown = zone is not None and follows_wall_clock(zone.text, function, fields.get("size"))
+    fields = fields if shown or not time.is_local else _shifted(fields, function, zone)
     lines.add("window:")
     for name, value in fields.items():
         if value is not None:
             lines.add(f"  {name}: {format_duration(value) if isinstance(value, int) else value}", call.line)
-    if time.is_local and (step := fields.get("slide" if function == "HOP" else "size")):
-        _add_zone(lines, script.settings.get("table.local-time-zone"), function, int(step), call.line)
+    if time.is_local and not shown and (step := fields.get("slide" if function == "HOP" else "size")):
+        _add_zone(lines, zone, function, int(step), call.line)
+    if time.is_local and function == "SESSION":
+        remark_on_sessions(lines, zone, call.line)
+    return zone if shown else None
 
 
 def _shifted(
@@ -152,6 +159,11 @@ def _shifted(
     return {**fields, "offset": -((phases.pop() - offset) % step)}
 
 
+def follows_wall_clock(zone: str, function: str, size: str | int | None) -> bool:
+    """Whether windows over TIMESTAMP_LTZ lie in a clock that changes, and are no days, which have `time_zone`."""
+    return function != "SESSION" and len(phases_of(zone, DAY)) > 1 and not _has_days(function, size)
+
+
 def _has_days(function: str, step: str | int | None) -> bool:
     """Whether the windows are days of a zone, for which a definition has `time_zone`."""
     return function == "TUMBLE" and step == DAY
@@ -161,31 +173,31 @@ def _add_zone(lines: Lines, zone: Located | None, function: str, step: int, line
     """Add `time_zone` to days, or remark where windows may begin at other times than in UTC."""
     if zone is not None and _has_days(function, step) and phases_of(zone.text, step) != {0}:
         lines.add(f"  time_zone: {zone.text}", zone)
-    elif (zone is None and _QUARTER % step) or (zone is not None and len(phases_of(zone.text, step)) != 1):
+    elif zone is None or len(phases_of(zone.text, step)) != 1:
         why = "CHECK: windows over TIMESTAMP_LTZ begin in the session's time zone; here they begin in UTC"
         lines.remark(line, zone.text if zone else "no table.local-time-zone", why)
 
 
-def add_lateness(lines: Lines, script: Script, is_group_window: bool) -> None:
-    """Add `allowed_lateness`: only the older group windows can have one."""
+def add_lateness(lines: Lines, script: Script, is_group_window: bool, function: str) -> None:
+    """Add `allowed_lateness`: only the older group windows but sessions can have one, and only with late firing."""
     emits = {name.removeprefix(EMIT): value for name, value in script.settings.items() if name.startswith(EMIT)}
-    lateness = emits.pop("allow-lateness", None)
-    late_fire = emits.pop("late-fire.enabled", Located("false", 0)).text == "true"
-    delay = emits.pop("late-fire.delay", None)
-    if lateness is not None and is_group_window:
-        lines.add(f"allowed_lateness: {lateness.text}", lateness)
-        if not late_fire:
-            lines.remark(
-                lateness.line, "late-fire.enabled is off", "late records count here and fire their window again"
-            )
-        elif delay is not None and not delay.text.startswith("0"):
-            lines.remark(
-                delay.line, f"late-fire.delay {delay.text}", "here each late record fires at once; the last is equal"
-            )
+    lateness, on = emits.pop("allow-lateness", None), emits.pop("late-fire.enabled", Located("false", 0))
+    delay, kept = emits.pop("late-fire.delay", None), lateness or script.settings.get("table.exec.state.ttl")
+    is_on = on.text == "true"
+    if is_on and (not is_group_window or function == "SESSION"):
+        what = "windows of a table function" if not is_group_window else "sessions"
+        lines.remark(on.line, "late-fire.enabled", f"Flink refuses it for {what}: a late record is dropped here")
+    if is_on and is_group_window and function != "SESSION" and kept is not None:
+        why = "" if lateness else "without allow-lateness it is the state's time to live"
+        lines.add(f"allowed_lateness: {kept.text}", kept, why)
+        if delay is not None and not delay.text.startswith("0"):
+            why = "here each late record fires at once; the last is equal"
+            lines.remark(delay.line, f"late-fire.delay {delay.text}", why)
     else:
-        lines.add("allowed_lateness: 0", None, "Flink's default: a late record is dropped")
+        lines.add("allowed_lateness: 0", None, "a late record is dropped")
         if lateness is not None:
-            lines.remark(lateness.line, f"allow-lateness {lateness.text}", "window table functions drop late records")
+            why = "without late-fire.enabled Flink drops late records" if not is_on else "it has no effect"
+            lines.remark(lateness.line, f"allow-lateness {lateness.text}", why)
     for name, value in emits.items():
         why = "early results are not replayed; the last value is not changed by them"
         lines.remark(value.line, f"SET '{EMIT}{name}' = '{value.text}'", why)

@@ -47,7 +47,10 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class SourceTable:
-    """A table of the script, with its options, and its watermark if it has one. `left_out`: its other clauses."""
+    """A table of the script, with its options, and its watermark if it has one. `left_out`: its other clauses.
+
+    `files`: the files that hold the records of its topic, which are read instead; empty: the topic is read.
+    """
 
     name: str
     columns: tuple[Column, ...]
@@ -55,6 +58,7 @@ class SourceTable:
     watermark: SqlNode | None
     line: int
     left_out: tuple[tuple[str, int], ...] = ()
+    files: str = ""
 
     def column(self, name: str) -> Column | None:
         """The column of this name."""

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Container, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import PurePath
 
 from spark_jobs.definition.instants import format_instant
 from spark_jobs.definition.kafka import SECRET
+from spark_jobs.errors import DefinitionError
 from spark_jobs.eventtime.durations import format_duration
 from spark_jobs.project.flink_doubts import doubts
 from spark_jobs.project.flink_parser import FlinkParser, SqlNode, column_sql, tidy
@@ -181,12 +183,43 @@ def _is_processing_time(computed: SqlNode) -> bool:
     return any(not node.is_leaf and node.operator == "PROCTIME" for node in computed.all())
 
 
+_OF_FILES = {".json": "json", ".jsonl": "json", ".ndjson": "json", ".csv": "csv", ".parquet": "parquet",
+             ".orc": "orc", ".avro": "avro"}  # fmt: skip
+_PLACED = {"partition": ("kafka_partition", "INT"), "offset": ("kafka_offset", "BIGINT"),
+           "arrival": ("kafka_timestamp", "TIMESTAMP")}  # fmt: skip
+"""What files of a topic have to hold beside the records, under names that a person corrects."""
+
+
+def on_files(table: SourceTable, history: str) -> SourceTable:
+    """The table with its topic's records in files, `history` as `files:data/*.jsonl`. Raises DefinitionError."""
+    kind, _, path = history.partition(":")
+    if kind != "files" or not path:
+        raise DefinitionError(f"--history {history!r}", hint="Write files:PATTERN, as files:data/*.jsonl.")
+    return replace(table, files=path) if table.options.get("connector", Located("", 0)).text == "kafka" else table
+
+
+def _files_instead(lines: Lines, table: SourceTable, options: dict[str, Located], connector: Located) -> None:
+    """Add the files that hold the topic's records; what the script says of the topic has no effect then."""
+    _kafka(Lines(), table, options, connector)
+    suffix = PurePath(table.files).suffix
+    lines.add("  kind: files", None, "--history, in place of the topic")
+    lines.add(f"  path: {json.dumps(table.files)}")
+    if suffix not in _OF_FILES:
+        why = f"its name ends in none of {', '.join(_OF_FILES)}"
+        raise NoCounterpartError(f"--history files:{table.files}", why, connector.line)
+    lines.add(f"  format: {_OF_FILES[suffix]}")
+    placed = ", ".join(f"{name}: {column}" for name, (column, _) in _PLACED.items())
+    lines.add(f"  position: {{{placed}}}", None, "CHECK: the columns of the files that hold them")
+
+
 def add_history(lines: Lines, table: SourceTable) -> None:
     """Add `history` and `value`. Raises NoCounterpartError for connectors and formats that have none."""
     options = dict(table.options)
     connector = options.pop("connector", Located("", table.line))
     lines.add("history:")
-    if connector.text == "kafka":
+    if table.files:
+        _files_instead(lines, table, options, connector)
+    elif connector.text == "kafka":
         _kafka(lines, table, options, connector)
     elif connector.text == "filesystem" and "path" in options:
         path = options.pop("path")
@@ -202,7 +235,7 @@ def add_history(lines: Lines, table: SourceTable) -> None:
     else:
         why = "a history is a Kafka topic, files or a Hive table: write `history` by hand"
         raise NoCounterpartError(f"'connector' = '{connector.text}'", why, connector.line)
-    _value(lines, table, options, is_topic=connector.text == "kafka")
+    _value(lines, table, options, is_topic=connector.text == "kafka" and not table.files)
     for name, option in options.items():
         if name not in _WATERMARK_OPTIONS:
             text = "***" if SECRET.search(f"{name} {option.text}") else option.text
@@ -248,7 +281,7 @@ def _kafka(lines: Lines, table: SourceTable, options: dict[str, Located], connec
 def _value(lines: Lines, table: SourceTable, options: dict[str, Located], *, is_topic: bool) -> None:
     chosen = options.pop("value.format", None) or options.pop("format", None) or Located("", table.line)
     options.pop("format", None)
-    if not is_topic and chosen.text in _TYPED:
+    if not is_topic and (PurePath(table.files).suffix.lstrip(".") if table.files else chosen.text) in _TYPED:
         return
     if chosen.text in _CHANGES:
         why = (
@@ -283,6 +316,8 @@ def _value(lines: Lines, table: SourceTable, options: dict[str, Located], *, is_
                 lines.remark(column.line, f"column {column.name} {column.type}", "a time without zone is read as UTC")
             if "TIME(" in column.type or "MULTISET" in column.type:
                 raise NoCounterpartError(f"{column.name} {column.type}", "Spark has no such type", column.line)
+    if table.files:
+        fields += [f"{quoted(column)} {kind}" for column, kind in _PLACED.values()]
     lines.add(f"  schema: {json.dumps(', '.join(fields))}", table.line)
 
 
@@ -312,17 +347,26 @@ def _registry(lines: Lines, table: SourceTable, options: dict[str, Located], cho
 
 @dataclass(frozen=True, slots=True)
 class Timer:
-    """When the live job's source started, and the settings of the script that need it."""
+    """When the live job's source started, the settings of the script that need it, and the job's version of Flink."""
 
     start: str | None
     setting: Callable[[str], Located | None]
+    version: str | None = None
+
+    @property
+    def ticks_emit_the_last_row(self) -> bool:
+        """Whether a tick emits the last row's watermark, not the largest (before FLINK-37025)."""
+        if self.version is None:
+            return False
+        numbers = tuple(int(part) for part in self.version.split("."))
+        return numbers < (1, 19) or (1, 19, 0) <= numbers < (1, 19, 2) or numbers == (1, 20, 0)
 
 
 def add_watermark(lines: Lines, table: SourceTable, time: EventTime, parser: FlinkParser, timer: Timer) -> None:
     """Add `watermark`. Raises NoCounterpartError for a strategy that is no constant delay.
 
-    Flink SQL's watermark is the row's own value of the expression. At each tick of the timer Flink emits that of the
-    last row, unless it would go back.
+    Flink SQL's watermark is the row's own value of the expression. At each tick of the timer Flink emits the largest
+    one; before 1.20.1 that of the last row, unless it would go back.
     """
     assert table.watermark is not None
     strategy, line = table.watermark.operands[1], table.watermark.line
@@ -341,8 +385,14 @@ def add_watermark(lines: Lines, table: SourceTable, time: EventTime, parser: Fli
     interval_setting = timer.setting("pipeline.auto-watermark-interval")
     is_periodic = emit.text == "on-periodic" and timer.start is not None
     lines.add("watermark:")
-    if is_periodic:
-        lines.add("  generator: average_of_last", line, "at a tick Flink SQL emits the last row's watermark")
+    if table.options["connector"].text == "filesystem":
+        why = (
+            "CHECK: of files Flink's watermark comes from behind the source: one for all files that a subtask reads, "
+            "and at once when it rises by more than the interval, which is not replayed"
+        )
+        lines.remark(line, "watermark of files", why)
+    if is_periodic and timer.ticks_emit_the_last_row:
+        lines.add("  generator: average_of_last", line, "before 1.20.1 a tick emits the last row's watermark")
         lines.add("  last: 1")
     else:
         lines.add("  generator: lag", line, "Flink SQL takes off no further millisecond")
@@ -364,12 +414,19 @@ def add_watermark(lines: Lines, table: SourceTable, time: EventTime, parser: Fli
             lines.remark(idle.line, f"idle timeout {idle.text}", f"idleness is noticed at ticks. {_LATER}")
     for name in ("scan.watermark.alignment.group", "scan.watermark.alignment.max-drift"):
         if option := table.options.get(name):
-            lines.remark(option.line, f"'{name}'", "alignment delays reading; the log's order stays, so it is left out")
+            why = (
+                "CHECK: alignment pauses partitions that are ahead, so that they are read later than here: "
+                "the log does not show it"
+            )
+            lines.remark(option.line, f"'{name}'", why)
     lines.add("  # partitions: [0, 1, 2]", None, "the topic's partitions when the job started")
     lines.add(
-        "  # subtasks: [[0, 1], [2]]", None, "which partitions each source subtask reads; left out, one reads all"
+        "  # subtasks: [[0, 1], [2]]",
+        None,
+        "CHECK: which partitions each source subtask reads; left out, one reads all",
     )
-    lines.add('  flink: "2.3"', None, "CHECK: the version of the job")
+    said = "from --flink" if timer.version else "CHECK: the version of the job"
+    lines.add(f'  flink: "{timer.version or "2.3"}"', None, said)
 
 
 _INCLUDE = "value.fields-include"

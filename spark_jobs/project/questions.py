@@ -27,13 +27,14 @@ from spark_jobs.project.sample import Field, FieldKind, Sample
 from spark_jobs.project.times import TimeReading, bounds_of, named_time_reading, time_reading
 
 _OF_ENGINE = {
-    **dict.fromkeys(("generator", "bound", "lateness"), Engine.FLINK),
+    **dict.fromkeys(("job", "generator", "bound", "lag", "lateness"), Engine.FLINK),
     **dict.fromkeys(("delay", "checkpoint", "trigger"), Engine.SPARK),
     "grace": Engine.KAFKA_STREAMS,
 }
 """The flags that belong to one engine alone."""
 NONE = "none"
 """The answer for "there is none"."""
+_DATASTREAM, _SQL = _JOBS = ("datastream", "sql")
 _GENERATORS = ("bounded_out_of_orderness", "ascending", "none")
 _TUMBLING, _SESSION = {"tumbling": ("size",)}, {"session": ("gap",)}
 _SLIDING = {"sliding": ("size", "slide")}
@@ -97,9 +98,10 @@ def settle(
     found = _disorder(sample, time_field, reading, position)
     taken = [field.path for field in (time_field, position.partition, position.offset, position.arrival) if field]
     keys = settle_one.keys(taken)
-    watermark, measured = settle_one.watermark(engine, found)
+    is_sql = engine is Engine.FLINK and settle_one.is_sql()
+    watermark, measured = settle_one.sql_watermark(found) if is_sql else settle_one.watermark(engine, found)
     window = settle_one.window(engine)
-    lateness = settle_one.lateness() if engine is Engine.FLINK else None
+    lateness = None if engine is not Engine.FLINK else "0 s" if is_sql else settle_one.lateness()
     key_fields_taken = [*taken, *(field.path for text in keys.values() if (field := sample.find(text)))]
     aggregates = settle_one.aggregates(keys, key_fields_taken)
     why = "The namespace of its tables in the catalog."
@@ -118,6 +120,7 @@ def settle(
         measured=measured,
         window=window,
         lateness=lateness,
+        is_sql=is_sql,
         aggregates=aggregates,
         namespace=namespace,
         metastore=metastore,
@@ -201,8 +204,8 @@ class _Settling:
         kind = ""
         if arrival is not None:
             why_kind = (
-                "append_time: the broker's clock (message.timestamp.type=LogAppendTime), exact. producer_time: the "
-                "producer's clock, which is Kafka's default, approximate."
+                "append_time: the broker's clock (message.timestamp.type=LogAppendTime). producer_time: the producer's "
+                "clock, which is Kafka's default: approximate, but for Kafka Streams, where only the order counts."
             )
             default = "append_time" if found.is_broker_time and arrival == found.arrival else "producer_time"
             kind = self("arrival_kind", "Whose clock is the arrival", why_kind, default, _one_of(_KINDS))
@@ -267,6 +270,17 @@ class _Settling:
         )
         bound, measured = self._behind("bound", "Out-of-orderness bound", why, found)
         return {"generator": generator, **bound}, measured
+
+    def is_sql(self) -> bool:
+        """Whether the live job is a query of Flink SQL, whose windows are computed by other operators."""
+        why = "A job written with the DataStream API, or a query of Flink SQL: their windows differ, see docs/flink.md."
+        return self("job", "Kind of Flink job", why, _DATASTREAM, _one_of(_JOBS)) == _SQL
+
+    def sql_watermark(self, found: Disorder) -> tuple[dict[str, str], str]:
+        """The fields of a table's `watermark`, and the one whose value is what was measured; empty: none is."""
+        why = "The delay of WATERMARK FOR ts AS ts - INTERVAL ...; Flink SQL takes off no further millisecond."
+        lag, measured = self._behind("lag", "Delay of the watermark", why, found)
+        return {"generator": "lag", **lag}, measured
 
     def _behind(self, flag: str, question: str, why: str, found: Disorder) -> tuple[dict[str, str], str]:
         """How far the watermark stays behind, as the engine calls it, and that name where it is what was measured."""

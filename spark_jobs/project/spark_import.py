@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from spark_jobs.definition.loading import CHECK
 from spark_jobs.definition.names import is_pipeline_name
 from spark_jobs.errors import DefinitionError, SourceError
 from spark_jobs.eventtime.durations import format_duration
@@ -27,6 +28,7 @@ from spark_jobs.eventtime.spark.checkpoint import (
 )
 from spark_jobs.formatting import one_line
 from spark_jobs.project.sample import quoted as as_column
+from spark_jobs.project.writing import SCHEMA_LINE
 from spark_jobs.project.yaml_text import quoted, scalar
 
 _STRUCT = b'{"type":"struct"'
@@ -37,7 +39,6 @@ _UNREPLAYED = {
     "flatMapGroupsWithState": "flatMapGroupsWithState",
     "transformWithStateExec": "transformWithState",
 }
-CHECK = "CHECK"
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,10 +184,13 @@ def _drafted(
     window_text = "{type: session, gap: CHECK}" if window == "session" else "{type: tumbling, size: CHECK}"
     gap = "window: the gap; for one in days or months the `time_zone`, too"
     remarks.append(gap if window == "session" else "window: its size, and `sliding` with a slide")
+    remarks.append("filter: a WHERE of the query; no checkpoint has it, and without it the numbers are wrong")
+    remarks.append("live: where the rows of the query lie, if they are to be compared")
     known = ", ".join(f"{scalar(key)}: {scalar(as_column(key))}" for key in keys)
     in_state = ", ".join(f"{key} {kind}" for key, kind in keys.items())
     place = one_line(str(folder))
     lines = [
+        SCHEMA_LINE,
         f"# Drafted from the checkpoint {place}. Fill in what says {CHECK}; `rewindow check` finds what is left.",
         f"name: {name}",
         f"history: {sources[0].history}",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -39,13 +39,22 @@ class ProjectFile:
     text: str
 
 
+SCHEMA_LINE = "# yaml-language-server: $schema=../pipeline.schema.json"
+"""The first line of a definition: editors find the schema by it."""
+
+
 def project_files(answers: Answers, project: Path) -> list[ProjectFile]:
     """The files of a project with one pipeline; the definition is the first."""
+    return files_around(answers.name, definition_text(answers, project), answers.null_keys)
+
+
+def files_around(name: str, definition: str, null_keys: Collection[str] = ()) -> list[ProjectFile]:
+    """The definition of a pipeline, and what a project needs beside it."""
     return [
-        ProjectFile(f"dags/pipelines/{answers.name}.yaml", definition_text(answers, project)),
-        ProjectFile(f"expectations/{answers.name}.json", suite_text(answers)),
-        *(ProjectFile(f"expectations/{name}", _packaged(name)) for name in SHARED_SUITES),
-        *(ProjectFile(f"dags/{name}", _packaged(name)) for name in DAG_FILES),
+        ProjectFile(f"dags/pipelines/{name}.yaml", definition),
+        ProjectFile(f"expectations/{name}.json", suite_text(name, null_keys)),
+        *(ProjectFile(f"expectations/{shared}", _packaged(shared)) for shared in SHARED_SUITES),
+        *(ProjectFile(f"dags/{file}", _packaged(file)) for file in DAG_FILES),
         ProjectFile("dags/pipeline.schema.json", json.dumps(json_schema(), indent=2) + "\n"),
         ProjectFile(".env.example", environment_text()),
         ProjectFile(".gitignore", "# Rewindow's tables, runs and logs\n.rewindow/\n.env\n"),
@@ -147,7 +156,7 @@ def disorder_line(answers: Answers) -> str:
     )
 
 
-def suite_text(answers: Answers) -> str:
+def suite_text(name: str, null_keys: Collection[str] = ()) -> str:
     """The pipeline's own suite: one expectation for each count that a person can make stricter."""
     expectations = [
         {
@@ -158,15 +167,13 @@ def suite_text(answers: Answers) -> str:
             "meta": {"name": "few-dropped", "data": "reconciliation"},
         }
     ]
-    notes = "Begun by `rewindow init`. After the first run, `rewindow expectations new --force` drafts more."
+    notes = "Begun with the definition. After the first run, `rewindow expectations new --force` drafts more."
     meta: dict[str, Any] = {"data": "windows"}
-    if answers.null_keys:
-        notes += (
-            f" Records without {', '.join(answers.null_keys)} were seen, so null keys are allowed: see `leave_out`."
-        )
+    if null_keys:
+        notes += f" Records without {', '.join(null_keys)} were seen, so null keys are allowed: see `leave_out`."
         meta["leave_out"] = ["windows/keys-not-null"]
     suite = {
-        "name": answers.name,
+        "name": name,
         "notes": notes,
         "meta": meta,
         "expectations": expectations,

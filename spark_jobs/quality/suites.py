@@ -20,7 +20,7 @@ from typing import Any
 
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.fields import nearest
-from spark_jobs.definition.loading import project_folder
+from spark_jobs.definition.project import project_folder
 from spark_jobs.definition.yaml_tree import FieldPath, SourceMap, dotted, read_tree
 from spark_jobs.errors import DefinitionError, Problem
 from spark_jobs.settings import Variable, settings

@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 from spark_jobs.definition.fields import nearest
 from spark_jobs.definition.instants import format_instant
 from spark_jobs.errors import DefinitionError
+from spark_jobs.functions.calls import FOLD
 from spark_jobs.replay.assign import END, START, assign_windows
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, OFFSET, PARTITION, SEQUENCE
 from spark_jobs.replay.spec import ReplaySpec
@@ -52,8 +53,11 @@ _SORTERS = ("sort_array", "array_sort")
 
 
 @dataclass(frozen=True, slots=True)
-class _Call:
-    """One function call in an expression: its name, its span in the text, and whether it is an aggregate."""
+class Call:
+    """One function call in an expression: its name, its span in the text, and whether it is an aggregate.
+
+    `argument`: the span of its first argument; None where it has none.
+    """
 
     name: str
     start: int
@@ -64,12 +68,14 @@ class _Call:
     parent: str
     has_order: bool
     references: frozenset[str]
+    argument: tuple[int, int] | None = None
 
 
 @lru_cache(maxsize=1024)
-def _calls(spark: SparkSession, text: str) -> list[_Call]:
+def calls_in(spark: SparkSession, text: str) -> list[Call]:
+    """The function calls of a Spark SQL expression. Raises DefinitionError for text that is no expression."""
     session = session_state(spark)
-    found: list[_Call] = []
+    found: list[Call] = []
 
     def is_aggregate(name: str) -> bool:
         identifier = jvm(spark).org.apache.spark.sql.catalyst.FunctionIdentifier(name)
@@ -92,7 +98,7 @@ def _calls(spark: SparkSession, text: str) -> list[_Call]:
             start, stop = span(node)
             references = set().union(*(visit(child, "") for child in children))
             found.append(
-                _Call(_PARSED_AGGREGATES[kind], start, stop, True, False, None, parent, False, frozenset(references))
+                Call(_PARSED_AGGREGATES[kind], start, stop, True, False, None, parent, False, frozenset(references))
             )
             return references
         if kind == "UnresolvedFunction":
@@ -102,7 +108,7 @@ def _calls(spark: SparkSession, text: str) -> list[_Call]:
             start, stop = span(node)
             given = node.filter()
             found.append(
-                _Call(
+                Call(
                     name,
                     start,
                     stop,
@@ -112,6 +118,7 @@ def _calls(spark: SparkSession, text: str) -> list[_Call]:
                     parent,
                     any(c.getClass().getSimpleName() == "SortOrder" for c in children),
                     frozenset(references),
+                    span(children[0]) if children and children[0].origin().startIndex().isDefined() else None,
                 )
             )
         return references
@@ -128,7 +135,7 @@ def _calls(spark: SparkSession, text: str) -> list[_Call]:
 def conditional(spark: SparkSession, text: str, condition: str) -> str:
     """The expression with every aggregate in it restricted to rows where `condition` (SQL) is true."""
     result = text
-    for call in sorted((c for c in _calls(spark, text) if c.is_aggregate), key=lambda c: -c.start):
+    for call in sorted((c for c in calls_in(spark, text) if c.is_aggregate), key=lambda c: -c.start):
         if call.filter_span is None:
             result = f"{result[: call.stop]} FILTER (WHERE {condition}){result[call.stop :]}"
         else:
@@ -139,7 +146,7 @@ def conditional(spark: SparkSession, text: str, condition: str) -> str:
 
 def sums_in(spark: SparkSession, text: str) -> list[str]:
     """The sums in an expression, each as it is written there, with its filter."""
-    calls = (text[call.start : call.stop] for call in _calls(spark, text) if call.name == "sum")
+    calls = (text[call.start : call.stop] for call in calls_in(spark, text) if call.name == "sum")
     return [call for call in calls if call.lower().startswith("sum")]
 
 
@@ -156,7 +163,7 @@ def from_halves(spark: SparkSession, text: str, a: str, b: str) -> str | None:
 
     Exact for every type but floating point, whose sums depend on the order of additions.
     """
-    calls = [call for call in _calls(spark, text) if call.is_aggregate]
+    calls = [call for call in calls_in(spark, text) if call.is_aggregate]
     if len(calls) != 1 or calls[0].name not in _FROM_HALVES or calls[0].is_distinct or calls[0].filter_span:
         return None
     if text[: calls[0].start].strip() or text[calls[0].stop :].strip():
@@ -170,7 +177,7 @@ def running(spark: SparkSession, text: str, over: str) -> str:
     Raises DefinitionError for DISTINCT and FILTER, which Spark does not compute over a window.
     """
     result = text
-    for call in sorted((c for c in _calls(spark, text) if c.is_aggregate), key=lambda c: -c.start):
+    for call in sorted((c for c in calls_in(spark, text) if c.is_aggregate), key=lambda c: -c.start):
         if call.is_distinct or call.filter_span is not None:
             raise DefinitionError(
                 f"{text!r}: DISTINCT and FILTER cannot be computed for every pane",
@@ -183,7 +190,7 @@ def running(spark: SparkSession, text: str, over: str) -> str:
 def problems(spark: SparkSession, frame: DataFrame, text: str) -> Iterator[tuple[str, str]]:
     """What is wrong with an aggregate expression over `frame`'s columns: (problem, hint), empty if nothing."""
     try:
-        calls = _calls(spark, text)
+        calls = calls_in(spark, text)
     except DefinitionError as problem:
         yield problem.what, problem.hint
         return
@@ -208,13 +215,13 @@ def of_chance(spark: SparkSession, text: str) -> Iterator[tuple[str, str]]:
 
     Raises DefinitionError for text that is no expression.
     """
-    for call in _calls(spark, text):
+    for call in calls_in(spark, text):
         if call.name in _BY_ORDERING and not _is_total(call):
             yield (
                 f"{call.name}() depends on the order of records among ties",
                 f"end the ordering with the position: {call.name}(x, struct(y, rw_arrival, rw_partition, rw_offset))",
             )
-        elif call.name in _ORDER_DEPENDENT and not (call.parent in _SORTERS or call.has_order):
+        elif call.name in _ORDER_DEPENDENT and not (call.has_order or _is_sorted(call)):
             yield f"{call.name}() depends on the order in which Spark sees the records", _ORDER_DEPENDENT[call.name]
 
 
@@ -232,7 +239,12 @@ def foreign(frame: DataFrame, text: str) -> Foreign | None:
     return Foreign(*no_column(found.column, known), found.column)
 
 
-def _is_total(call: _Call) -> bool:
+def _is_sorted(call: Call) -> bool:
+    """Whether what a list goes to sorts it: Spark's functions, and the folds of own functions."""
+    return call.parent in _SORTERS or call.parent.startswith(FOLD)
+
+
+def _is_total(call: Call) -> bool:
     return {"rw_partition", "rw_offset"} <= call.references or "rw_sequence" in call.references
 
 
@@ -258,7 +270,7 @@ def no_column(name: str, columns: Sequence[str]) -> tuple[str, str]:
 def is_additive(spark: SparkSession, text: str) -> bool:
     """Whether the expression is one count or sum: its value over two sets of records is the sum of both values."""
     whole = text.strip()
-    calls = [call for call in _calls(spark, whole) if call.is_aggregate]
+    calls = [call for call in calls_in(spark, whole) if call.is_aggregate]
     if len(calls) != 1 or calls[0].is_distinct or calls[0].name not in ("count", "sum", "count_if"):
         return False
     return calls[0].start == 0 and calls[0].stop == len(whole)

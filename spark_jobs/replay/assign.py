@@ -7,11 +7,13 @@ from collections.abc import Iterable
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from spark_jobs.eventtime.flink.wall_clock import WallClockWindows
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.spark.intervals import CalendarInterval
 from spark_jobs.eventtime.windows import (
     AlignedWindows,
     AnySessionWindows,
+    AnyWindows,
     CalendarDayWindows,
     CalendarSessionWindows,
     CumulativeWindows,
@@ -20,7 +22,7 @@ from spark_jobs.eventtime.windows import (
     SlidingWindows,
     TumblingWindows,
 )
-from spark_jobs.replay.columns import EVENT_TIME, GAP, is_within
+from spark_jobs.replay.columns import EVENT_TIME, GAP, INSTANT, is_within
 from spark_jobs.replay.grid import day_start, local_day_index, start_of
 from spark_jobs.spark.conditions import any_of
 
@@ -66,10 +68,15 @@ def session_gap(windows: AnySessionWindows, records: DataFrame) -> Column:
 
 
 def assign_windows(records: DataFrame, windows: AlignedWindows) -> DataFrame:
-    """One row for each (record, window), with `window_start` and `window_end` (BIGINT epoch ms)."""
+    """One row for each (record, window), with `window_start` and `window_end` (BIGINT epoch ms).
+
+    Of windows in a wall clock's time the records' event time is in that time too: see `in_window_time`.
+    """
     start = latest_start(windows)
     ts = F.col(EVENT_TIME)
     match windows:
+        case WallClockWindows(inner):
+            return assign_windows(records, inner)
         case TumblingWindows(size):
             assigned = records.withColumn(START, start)
             return assigned.withColumn(END, F.col(START) + F.lit(size))
@@ -101,6 +108,8 @@ def windows_of_each(windows: AlignedWindows, span: TimeRange | None) -> Column:
         return F.lit(True) if span is None else is_within(begin, span)
 
     match windows:
+        case WallClockWindows(inner):
+            return windows_of_each(inner, span)
         case SlidingWindows(size, slide):
             backs = F.lit([k * slide for k in range(-(-size // slide))]).cast("array<bigint>")
             return F.size(F.filter(backs, lambda back: (start - back > ts - F.lit(size)) & is_chosen(start - back)))
@@ -109,6 +118,21 @@ def windows_of_each(windows: AlignedWindows, span: TimeRange | None) -> Column:
             return F.when(is_chosen(start), ends).otherwise(0)
         case _:
             return F.when(is_chosen(start), 1).otherwise(0)
+
+
+def in_window_time(records: DataFrame, windows: AnyWindows) -> DataFrame:
+    """The records with the event time as the windows count it; the instant is kept where that is another one."""
+    if not isinstance(windows, WallClockWindows) or INSTANT in records.columns:
+        return records
+    shown = F.from_utc_timestamp(F.timestamp_millis(F.col(EVENT_TIME)), windows.zone.key)
+    return records.withColumns({INSTANT: F.col(EVENT_TIME), EVENT_TIME: F.unix_millis(shown)})
+
+
+def in_instants(records: DataFrame) -> DataFrame:
+    """The records with their event time as the history has it."""
+    if INSTANT not in records.columns:
+        return records
+    return records.withColumn(EVENT_TIME, F.col(INSTANT)).drop(INSTANT)
 
 
 def in_span(records: DataFrame, windows: AlignedWindows, span: TimeRange) -> DataFrame:

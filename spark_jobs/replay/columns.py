@@ -27,6 +27,8 @@ ARRIVAL = "rw_arrival"
 EVENT_TIME = "rw_event_time"
 MICROS = "rw_micros"
 """The microseconds of the event time behind its millisecond, 0 to 999; there only if the live job compares them."""
+INSTANT = "rw_instant"
+"""The event time, where the column of that name has what a wall clock showed then."""
 MARKER = "rw_marker"
 STREAM = "rw_stream"
 SEQUENCE = "rw_sequence"
@@ -45,6 +47,8 @@ STATE = "state"
 CLOSED_AT = "closed_at"
 HISTORY_GONE = "history_gone"
 """The state of a published window that keeps its value: records that it was made of are not in the history any more."""
+HANDED = "rw_handed"
+"""Prefix of the position at which a record comes to the windows, where a subtask holds it back before."""
 FIRED = "fired"
 """Prefix of the position at which a pane fired; `NEVER` for the end of input."""
 
@@ -159,7 +163,7 @@ def counts_of(windows: DataFrame) -> list[str]:
 
 def identity_columns(records: DataFrame) -> list[str]:
     """The columns that identify a record, as far as the history has them."""
-    return [c for c in (PARTITION, OFFSET, ARRIVAL, SEQUENCE, EVENT_TIME) if c in records.columns]
+    return [c for c in (PARTITION, OFFSET, ARRIVAL, SEQUENCE, EVENT_TIME, INSTANT) if c in records.columns]
 
 
 def long_arrays(frame: DataFrame, arrays: Mapping[str, np.ndarray]) -> dict[str, Column]:

@@ -5,7 +5,10 @@ from __future__ import annotations
 from zoneinfo import ZoneInfo
 
 from spark_jobs.definition import Pipeline
+from spark_jobs.definition.watermark import Watermark
 from spark_jobs.eventtime.durations import DAY
+from spark_jobs.eventtime.flink.two_phases import Slices
+from spark_jobs.eventtime.flink.wall_clock import WallClockWindows
 from spark_jobs.eventtime.windows import (
     AlignedWindows,
     AnyWindows,
@@ -13,6 +16,7 @@ from spark_jobs.eventtime.windows import (
     CalendarSessionWindows,
     CumulativeWindows,
     DynamicSessionWindows,
+    RegularWindows,
     SessionWindows,
     SlidingWindows,
     TumblingWindows,
@@ -21,6 +25,44 @@ from spark_jobs.eventtime.windows import (
 
 def windows_of(pipeline: Pipeline) -> AnyWindows:
     """The windows that the definition describes."""
+    windows = _as_instants(pipeline)
+    zone = None if pipeline.flink_sql is None else pipeline.flink_sql.time_zone
+    if zone is None or not isinstance(windows, RegularWindows):
+        return windows
+    return WallClockWindows(windows, ZoneInfo(zone))
+
+
+def slices_of(pipeline: Pipeline) -> Slices | None:
+    """The slices in which subtasks of a Flink SQL job hold records back; None: they hold none."""
+    section, watermark, windows = pipeline.flink_sql, pipeline.watermark, windows_of(pipeline)
+    if section is None or not isinstance(watermark, Watermark) or not section.is_in_two_phases(pipeline.window):
+        return None
+    if isinstance(windows, CalendarDayWindows):
+        windows = WallClockWindows(TumblingWindows(windows.days * DAY, windows.offset), windows.time_zone)
+    if not isinstance(windows, RegularWindows | WallClockWindows):
+        return None
+    return Slices.of(windows, flushes_by_offset=watermark.is_since_2)
+
+
+def holds_back(pipeline: Pipeline) -> bool:
+    """Whether several source subtasks of a Flink SQL job hold records back."""
+    return slices_of(pipeline) is not None and len(pipeline.watermark.subtasks or ()) > 1
+
+
+def lost_by_flink(pipeline: Pipeline) -> str:
+    """Why the live job itself loses records, as a sentence; empty: it loses none."""
+    section, windows = pipeline.flink_sql, windows_of(pipeline)
+    if section is None or section.windows == "group_by" or not isinstance(pipeline.watermark, Watermark):
+        return ""
+    if isinstance(windows, CalendarDayWindows):
+        windows = WallClockWindows(TumblingWindows(windows.days * DAY, windows.offset), windows.time_zone)
+    if not isinstance(windows, RegularWindows | WallClockWindows):
+        return ""
+    why = Slices.of(windows, flushes_by_offset=pipeline.watermark.is_since_2).why_lost
+    return f"{why}: it loses records that came after its last checkpoint before a close" if why else ""
+
+
+def _as_instants(pipeline: Pipeline) -> AnyWindows:
     window = pipeline.window
     match window.type:
         case "tumbling" if window.time_zone:

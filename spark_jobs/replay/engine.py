@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP, MIN_TIMESTAMP
-from spark_jobs.replay.assign import END, START, latest_start
+from spark_jobs.replay.assign import END, START, in_instants, in_window_time, latest_start
 from spark_jobs.replay.band import Band
 from spark_jobs.replay.columns import (
     ARRIVAL,
@@ -172,10 +172,16 @@ class Replay:
 
     def with_last_panes(self) -> Replay:
         """The same replay with one row for each window, its last pane; it shares the timeline."""
-        if self.spec.panes is Panes.LAST:
-            return self
-        other = Replay(self.history, replace(self.spec, panes=Panes.LAST), is_placed=True)
+        return self if self.spec.panes is Panes.LAST else self._with(replace(self.spec, panes=Panes.LAST))
+
+    def with_aggregates(self, more: Mapping[str, str]) -> Replay:
+        """The same replay with more aggregates (SQL by name); it shares the timeline."""
+        return self._with(replace(self.spec, aggregates={**self.spec.aggregates, **more}))
+
+    def _with(self, spec: ReplaySpec) -> Replay:
+        other = Replay(self.history, spec, is_placed=True)
         other.timeline, other.set_aside = self.timeline, self.set_aside
+        other.has_own_timeline = self.has_own_timeline
         other._given, other._not_placed = self._given, self._not_placed
         return other
 
@@ -183,7 +189,7 @@ class Replay:
         """A replay of the same records by other rules; its timeline is made of these records."""
         return Replay(self._given, spec)
 
-    @property
+    @cached_property
     def has_own_timeline(self) -> bool:
         """Whether the timeline is made of the history's records, and of nothing that an earlier process has kept."""
         return self._state is None and self._saved is None and self._timeline_records is self.history.records
@@ -222,8 +228,15 @@ class Replay:
         if self.merges:
             return self.sessions(span).windows
         if self.spec.mode is Mode.COMPLETE:
-            return complete_windows(self._usable, self.spec, span)
-        return replay_windows(self._records_of(span, band), self.spec, self.timeline, span, band, only)
+            return complete_windows(in_window_time(self._usable, self.spec.windows), self.spec, span)
+        records = self._for_windows(self._records_of(span, band), span)
+        return replay_windows(records, self.spec, self.timeline, span, band, only)
+
+    def _for_windows(self, records: DataFrame, span: TimeRange) -> DataFrame:
+        """The records with their times and their positions as the windows have them."""
+        times = TimeRange(span.start, span.end + 2 * self.spec.aligned_windows.longest)
+        placed = in_window_time(records, self.spec.windows)
+        return self.spec.rules.held_back(placed, self.spec, self.timeline, times)
 
     def _records_of(self, span: TimeRange, band: Band | None) -> DataFrame:
         """The records that decide windows with a start in `span`."""
@@ -247,7 +260,7 @@ class Replay:
         if records is not None:
             placed = self._without_duplicates(self.spec.rules.read(self.spec.rules.placed(records), self.spec))
             candidates = placed.where(F.col(EVENT_TIME).isNotNull())
-        late = late_records(candidates, self.spec, self.timeline, span, chosen)
+        late = in_instants(late_records(self._for_windows(candidates, span), self.spec, self.timeline, span, chosen))
         between = self.spec.rules.late_between_windows and _has_gaps(self.spec)
         return late.unionByName(self._late_between_windows(span, candidates)) if between else late
 
@@ -315,9 +328,11 @@ def needs_old_closes(spec: ReplaySpec) -> bool:
 
     Sessions reach back from window to window. Between windows a lateness of "forever" is added without a guard, and
     the sum wraps around to the lowest times there are (golden rule 20). A deduplication compares each record with the
-    watermark that it met.
+    watermark that it met. What a subtask holds back is known from the start alone.
     """
     if spec.deduplication is not None and spec.deduplication.needs_closes:
+        return True
+    if spec.rules.holds_back(spec):
         return True
     return spec.has_sessions or (_has_gaps(spec) and spec.allowed_lateness == MAX_TIMESTAMP)
 

@@ -12,14 +12,16 @@ from spark_jobs.definition.deployments import restarts_of
 from spark_jobs.definition.kafka_streams import StreamsWatermark, streams_windows_of
 from spark_jobs.definition.structured_streaming import StreamingWatermark
 from spark_jobs.definition.union import BLOCK, of_input
+from spark_jobs.definition.watermark import Watermark
 from spark_jobs.eventtime.flink.deduplication import UpdateType
 from spark_jobs.eventtime.flink.strategy import WatermarkStrategy
 from spark_jobs.eventtime.kafka_streams.task import Topology
 from spark_jobs.eventtime.spark.aggregation import OutputMode
 from spark_jobs.eventtime.spark.deduplication import DeduplicationKind
+from spark_jobs.functions.prepared import aggregates_of
 from spark_jobs.replay.deduplication import ID, Deduplication, FirstByProcessingTime, FirstByRowTime, SparkDeduplication
-from spark_jobs.replay.defined_windows import windows_of
-from spark_jobs.replay.flink.rules import FLINK
+from spark_jobs.replay.defined_windows import slices_of, windows_of
+from spark_jobs.replay.flink.rules import FLINK, FlinkRules
 from spark_jobs.replay.kafka_streams.replay import Application
 from spark_jobs.replay.kafka_streams.rules import KafkaStreamsRules
 from spark_jobs.replay.kafka_streams.tasks import TaskRestart
@@ -77,10 +79,18 @@ def rules_of(pipeline: Pipeline, batches: MicroBatches | None = None) -> RuleBoo
     watermark = pipeline.watermark
     if isinstance(watermark, StreamsWatermark):
         return KafkaStreamsRules(application_of(pipeline))
+    if isinstance(watermark, Watermark):
+        return _rules_of_flink(pipeline)
     if not isinstance(watermark, StreamingWatermark) or batches is None:
         return FLINK
     mode = pipeline.output_mode or OutputMode.APPEND
     return StructuredStreamingRules(batches, mode, merge_locally=watermark.merge_sessions_in_local_partition)
+
+
+def _rules_of_flink(pipeline: Pipeline) -> RuleBook:
+    """A DataStream job's rules, or those of a query of Flink SQL."""
+    section, slices = pipeline.flink_sql, slices_of(pipeline)
+    return FLINK if section is None or slices is None else FlinkRules(slices, section.checkpoint_interval)
 
 
 def deduplication_of(pipeline: Pipeline, batches: MicroBatches | None = None) -> Deduplication | None:
@@ -143,7 +153,7 @@ def spec_of(
         windows=windows_of(pipeline),
         allowed_lateness=pipeline.allowed_lateness,
         keys=tuple(pipeline.keys),
-        aggregates=dict(pipeline.aggregates),
+        aggregates=dict(aggregates_of(pipeline)),
         after_watermark=pipeline.filter.after_watermark,
         mode=mode,
         panes=panes or Panes(pipeline.panes),

@@ -5,14 +5,17 @@ Ends and thresholds are epoch milliseconds. The threshold of an end `e` is its l
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from datetime import date
 from typing import Protocol
+from zoneinfo import ZoneInfo
 
 import numpy as np
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from spark_jobs.eventtime.flink.wall_clock import WallClockWindows, fires_at
 from spark_jobs.eventtime.windows import AlignedWindows, CalendarDayWindows, RegularWindows
 
 _EPOCH = date(1970, 1, 1)
@@ -37,6 +40,10 @@ class EndGrid(Protocol):
         """`count` ends from number `first` on, as int64 epoch ms."""
         ...
 
+    def closes(self, first: int, count: int) -> np.ndarray:
+        """The watermarks that close the windows with these ends."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class RegularGrid:
@@ -58,6 +65,39 @@ class RegularGrid:
     def ends(self, first: int, count: int) -> np.ndarray:
         return self.phase + np.arange(first, first + count, dtype=np.int64) * self.step
 
+    def closes(self, first: int, count: int) -> np.ndarray:
+        return self.ends(first, count) - 1
+
+
+_QUARTER = 900_000
+"""Zones differ from UTC by whole quarters of an hour."""
+
+
+@dataclass(frozen=True, slots=True)
+class WallClockGrid:
+    """Ends on a regular grid of a wall clock's times; `floor` is of instants, and as fine as any zone needs."""
+
+    shown: RegularGrid
+    zone: ZoneInfo
+
+    def floor(self, time: Column, shift: int = 0) -> Column:
+        """A threshold at a quarter of an hour, or a millisecond later: a skipped hour closes windows at its change."""
+        step = math.gcd(self.shown.step, _QUARTER)
+        quarter = RegularGrid(step, self.shown.phase % step).floor(time, shift)
+        return F.least(time, quarter + F.lit(1))
+
+    def index(self, end: Column) -> Column:
+        return self.shown.index(end)
+
+    def first_index_at_or_after(self, time: int) -> int:
+        return self.shown.first_index_at_or_after(time)
+
+    def ends(self, first: int, count: int) -> np.ndarray:
+        return self.shown.ends(first, count)
+
+    def closes(self, first: int, count: int) -> np.ndarray:
+        return np.array([fires_at(end - 1, self.zone) for end in self.ends(first, count).tolist()], dtype=np.int64)
+
 
 @dataclass(frozen=True, slots=True)
 class CalendarGrid:
@@ -77,6 +117,9 @@ class CalendarGrid:
 
     def ends(self, first: int, count: int) -> np.ndarray:
         return np.array([self.windows.day_start(i) for i in range(first, first + count)], dtype=np.int64)
+
+    def closes(self, first: int, count: int) -> np.ndarray:
+        return self.ends(first, count) - 1
 
     def _day_index(self, time: Column) -> Column:
         return local_day_index(self.windows, time)
@@ -114,6 +157,8 @@ def end_grid(windows: AlignedWindows) -> EndGrid:
             return RegularGrid(windows.end_step, windows.end_phase)
         case CalendarDayWindows():
             return CalendarGrid(windows)
+        case WallClockWindows(inner, zone):
+            return WallClockGrid(RegularGrid(inner.end_step, inner.end_phase), zone)
         case _:
             raise TypeError(f"{type(windows).__name__} has no grid of ends")
 
@@ -125,5 +170,7 @@ def start_of(windows: AlignedWindows, time: Column) -> Column:
             return RegularGrid(windows.start_step, windows.offset % windows.start_step).floor(time)
         case CalendarDayWindows():
             return day_start(windows, local_day_index(windows, time))
+        case WallClockWindows(inner):
+            return start_of(inner, time)
         case _:
             raise TypeError(f"{type(windows).__name__} has no grid of starts")

@@ -23,7 +23,7 @@ _LOCAL_THRESHOLD = "spark.sql.execution.arrow.localRelationThreshold"
 _THRESHOLD_IS_SET = threading.Lock()
 
 _PARTS = ("arrival", "major", "minor")
-_PARTITION, _TOGETHER = "partition", -1
+_PARTITION, _TOGETHER, _SUBTASKS, _FLUSHES = "partition", -1, -2, -1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +31,15 @@ class InMemoryTimeline:
     """`x_from`, ascending int64 of shape (n,), and C from there on: int64 of shape (n, 3).
 
     `by_partition`: the same of each partition, where each has its own time; together the slowest one counts.
+    `by_subtask`: the same of each source subtask, where its own watermark decides too; `flushes`: at which positions
+    it hands on what it holds, as such a timeline from 0 on.
     """
 
     x_from: np.ndarray
     positions: np.ndarray
     by_partition: Mapping[int, InMemoryTimeline] = field(default_factory=dict[int, "InMemoryTimeline"])
+    by_subtask: Mapping[int, InMemoryTimeline] = field(default_factory=dict[int, "InMemoryTimeline"])
+    flushes: Mapping[int, InMemoryTimeline] = field(default_factory=dict[int, "InMemoryTimeline"])
 
     @classmethod
     def of_table(cls, table: pa.Table) -> InMemoryTimeline:
@@ -71,7 +75,12 @@ class InMemoryTimeline:
         sink = pa.BufferOutputStream()
         table = pa.concat_tables(
             timeline.as_table().append_column(_PARTITION, pa.array([number] * len(timeline.x_from), pa.int32()))
-            for number, timeline in ((_TOGETHER, self), *self.by_partition.items())
+            for number, timeline in (
+                (_TOGETHER, self),
+                *self.by_partition.items(),
+                *((_SUBTASKS - subtask, own) for subtask, own in self.by_subtask.items()),
+                *((_FLUSHES - subtask, own) for subtask, own in self.flushes.items()),
+            )
         )
         with pa.ipc.new_file(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
             writer.write_table(table)
@@ -84,7 +93,13 @@ class InMemoryTimeline:
         own = table.column(_PARTITION).to_numpy()
         parts = {int(number): cls.of_table(table.filter(pa.array(own == number))) for number in np.unique(own)}
         together = parts.pop(_TOGETHER)
-        return cls(together.x_from, together.positions, parts)
+        return cls(
+            together.x_from,
+            together.positions,
+            {number: own for number, own in parts.items() if number >= 0},
+            {_SUBTASKS - number: own for number, own in parts.items() if _FLUSHES < number <= _SUBTASKS},
+            {_FLUSHES - number: own for number, own in parts.items() if number <= _FLUSHES},
+        )
 
     def below(self, first: int) -> InMemoryTimeline:
         """The steps below `first` alone."""

@@ -26,10 +26,13 @@ def joined_to_ranges(
     *,
     group: Column | None = None,
     groups: np.ndarray | None = None,
+    fits: Column | None = None,
+    how: str = "inner",
 ) -> DataFrame:
     """The rows of `frame` whose `value` (BIGINT) lies in a range, with that range's `payload` columns.
 
-    `start`, `end` and `groups` are int64 of one length; `group` (BIGINT) says which group's ranges a row meets.
+    `start`, `end` and `groups` are int64 of one length; `group` (BIGINT) says which group's ranges a row meets. With
+    `fits`, a condition on payload and row, ranges may overlap. `how="left"` keeps the rows in no range.
     """
     keep = end > start
     start, end = start[keep], end[keep]
@@ -58,7 +61,10 @@ def joined_to_ranges(
     own = (cell >= 0) & (cell < F.lit(cells_of_group))  # beyond them lie the cells of another group
     placed = placed.withColumn("rw_key", F.when(own, mine * F.lit(cells_of_group) + cell))
     inside = (F.col("rw_value") >= F.col(_START)) & (F.col("rw_value") < F.col(_END))
-    return placed.join(cells, (F.col(_KEY) == F.col("rw_key")) & inside).drop(_KEY, _START, _END, "rw_value", "rw_key")
+    inside = inside if fits is None else inside & fits
+    return placed.join(cells, (F.col(_KEY) == F.col("rw_key")) & inside, how).drop(
+        _KEY, _START, _END, "rw_value", "rw_key"
+    )
 
 
 def _step(start: np.ndarray, end: np.ndarray) -> int:

@@ -113,6 +113,17 @@ class RuleBook(ABC):
         """The canonical records with their arrival as the live job's rules have it."""
         return records
 
+    def holds_back(self, spec: ReplaySpec) -> bool:
+        """Whether records come to the windows behind their own positions."""
+        return False
+
+    def held_back(self, records: DataFrame, spec: ReplaySpec, timeline: Timeline, span: TimeRange) -> DataFrame:
+        """The records, with the position at which each comes to the windows where that is not its own (`HANDED`).
+
+        `span` holds their event times, which are as the windows count them.
+        """
+        return records
+
     def unplaced(self, records: DataFrame, spec: ReplaySpec, span: TimeRange) -> DataFrame | None:
         """The records that the live job has read, where they decide the windows of `span` without being `placed`.
 
@@ -131,6 +142,10 @@ class RuleBook(ABC):
             return looked_up & is_kept(records)
         soon = F.col(ARRIVAL) - F.lit(closes.least_delay) < F.col(EVENT_TIME)
         return F.call_function("if", soon, F.lit(True), looked_up) & is_kept(records)
+
+    def is_undecided(self, closes: CloseArrays, index: Column, records: DataFrame) -> Column | None:
+        """Whether only the job's own moment decides if a record comes before the close of its window; None: never."""
+        return None
 
     def session_records(self, records: DataFrame, spec: ReplaySpec) -> DataFrame:
         """The records that can be in a session, of those with `rw_ts` and `rw_end`, their own session's bounds."""

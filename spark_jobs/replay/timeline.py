@@ -214,7 +214,7 @@ class Timeline:
 
         Only the rows of this slice come to the driver, at most one a grid end and threshold.
         """
-        x = grid.ends(first, count) - 1
+        x = grid.closes(first, count)
         x = np.full(count, MAX_TIMESTAMP, dtype=np.int64) if shift == MAX_TIMESTAMP else x + shift
         steps = self.steps or _slice(_in_spark(self.table), grid, x, shift)
         if not steps.by_partition:

@@ -22,7 +22,7 @@ from pyspark.sql.types import DoubleType, FloatType
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.windows import TumblingWindows
 from spark_jobs.replay.aggregates import conditional, from_halves, running
-from spark_jobs.replay.assign import END, START, assign_windows, in_span, latest_end, latest_start
+from spark_jobs.replay.assign import END, START, assign_windows, in_span, in_window_time, latest_end, latest_start
 from spark_jobs.replay.band import UNDECIDED, Band
 from spark_jobs.replay.columns import (
     ARRIVAL,
@@ -142,7 +142,7 @@ def _restricted(placed: DataFrame, spec: ReplaySpec, span: TimeRange, only: Data
 
 def windows_of_records(records: DataFrame, spec: ReplaySpec) -> DataFrame:
     """The distinct windows that these records belong to: keys, `window_start`, `window_end` (epoch ms)."""
-    records = admitted(records, spec.after_watermark)
+    records = in_window_time(admitted(records, spec.after_watermark), spec.windows)
     placed = assign_windows(records.where(F.col(EVENT_TIME).isNotNull()), spec.aligned_windows)
     return placed.select(*spec.keys, START, END).distinct()
 
@@ -194,7 +194,9 @@ def _group_by_window(
 def _classify(placed: DataFrame, spec: ReplaySpec, lookup: CloseLookup, band: Band | None) -> DataFrame:
     """Add `rw_fits` (not dropped), with a lateness `rw_in_time` (not late at all), with a band `rw_undecided`."""
     if band is not None:
-        placed = placed.withColumn(_UNDECIDED, band.undecided(lookup.at_cleanup, F.col(INDEX), placed))
+        undecided = band.undecided(lookup.at_cleanup, F.col(INDEX), placed)
+        own = spec.rules.is_undecided(lookup.at_cleanup, F.col(INDEX), placed)
+        placed = placed.withColumn(_UNDECIDED, undecided if own is None else undecided | own)
     index, comes_before = F.col(INDEX), spec.rules.comes_before
     fits = comes_before(lookup.at_cleanup, index, placed)
     if spec.allowed_lateness == 0:

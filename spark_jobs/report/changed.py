@@ -17,13 +17,11 @@ from spark_jobs.lakehouse.change import WindowChange
 from spark_jobs.replay.aggregates import is_additive
 from spark_jobs.replay.columns import DROPPED, LATE, ON_TIME, STATE
 from spark_jobs.replay.spec import ReplaySpec, complete_name
-from spark_jobs.runs.work.staged_run import StagedRun
-from spark_jobs.spark.joins import others, same
+from spark_jobs.runs.work.staged_run import BEFORE, StagedRun, with_before
 
 TOP = 20
 MAX_COLUMNS = 40
 MAX_BUCKETS = 200
-_BEFORE = "rw_before_"
 _WIDTHS = (MINUTE, 5 * MINUTE, 15 * MINUTE, HOUR, 3 * HOUR, 6 * HOUR, DAY, 7 * DAY, 28 * DAY)
 _COUNTS = (ON_TIME, LATE, DROPPED)
 _NULLS_AND_ALL = (("windows", "d"), ("from_null", "f"), ("to_null", "t"))
@@ -90,20 +88,14 @@ def _columns_of(spec: ReplaySpec) -> tuple[str, ...]:
 def _with_before(evidence: StagedRun) -> DataFrame:
     """The changes that readers see, joined with the values before as `rw_before_<column>`."""
     wanted = [c for c in _columns_of(evidence.spec) if c in evidence.before.columns]
-    identity = (*evidence.identity, *evidence.former)
-    one_each = evidence.before.dropDuplicates(list(identity)) if evidence.may_repeat else evidence.before
-    before = one_each.select(
-        *others(identity),
-        *(F.col(f"`{c}`").alias(f"{_BEFORE}{c}") for c in wanted),
-    )
     seen = evidence.changes.where(F.col("rw_change") != WindowChange.BOOKKEEPING.value)
-    return seen.join(before, same(identity), "left")
+    return with_before(evidence, seen, wanted)
 
 
 def _compared_columns(evidence: StagedRun, compared: DataFrame) -> list[str]:
     """The columns whose values before and after are both there, at most `MAX_COLUMNS`."""
     named = _columns_of(evidence.spec)
-    both = [c for c in dict.fromkeys(named) if {c, f"{_BEFORE}{c}"} <= set(compared.columns)]
+    both = [c for c in dict.fromkeys(named) if {c, f"{BEFORE}{c}"} <= set(compared.columns)]
     return [c for c in both if c not in evidence.identity][:MAX_COLUMNS]
 
 
@@ -115,13 +107,13 @@ def _differences(compared: DataFrame, column: str, number: int) -> list[Column]:
     """For one column of the updated windows: how many differ, how many of these were or become null, and, of numbers,
     the sum and the bounds of the differences between values that are there.
     """
-    now, before = F.col(f"`{column}`"), F.col(f"`{_BEFORE}{column}`")
+    now, before = F.col(f"`{column}`"), F.col(f"`{BEFORE}{column}`")
     differs = (F.col("rw_change") == WindowChange.UPDATED.value) & ~now.eqNullSafe(before)
     from_null, to_null = (F.count_if(differs & one.isNull()) for one in (before, now))
     found = [F.count_if(differs).alias(f"d{number}"), from_null.alias(f"f{number}"), to_null.alias(f"t{number}")]
     if _is_number(compared, column):
         are_there = differs & now.isNotNull() & before.isNotNull()
-        step = F.when(are_there, _number(column) - _number(f"{_BEFORE}{column}"))
+        step = F.when(are_there, _number(column) - _number(f"{BEFORE}{column}"))
         found += [f(step).alias(f"{name}{number}") for name, f in (("s", F.sum), ("l", F.min), ("h", F.max))]
     return found
 
@@ -160,7 +152,7 @@ def _moves(evidence: StagedRun, compared: DataFrame) -> dict[str, Column]:
         columns = [c for c in (name, complete_name(name)) if c in kinds]
         if not columns or not all(isinstance(kinds[c], NumericType) for c in columns):
             continue
-        steps = [F.abs(_number(c) - _number(f"{_BEFORE}{c}")) for c in columns if f"{_BEFORE}{c}" in kinds]
+        steps = [F.abs(_number(c) - _number(f"{BEFORE}{c}")) for c in columns if f"{BEFORE}{c}" in kinds]
         moved = (F.greatest(*steps) if len(steps) > 1 else steps[0]) if steps else F.lit(0.0)
         moves[name] = F.when(F.col("rw_change") == WindowChange.INSERTED.value, F.lit(0.0)).otherwise(moved)
     return moves
@@ -181,7 +173,7 @@ def _top(
     size = reduce(add, shares) / F.lit(float(len(shares))) if shares else F.lit(0.0)
     dropped = F.col(DROPPED) if DROPPED in compared.columns else F.lit(0)
     columns = [c for c in _columns_of(evidence.spec) if c in compared.columns]
-    kept = [c for c in columns if f"{_BEFORE}{c}" in compared.columns]
+    kept = [c for c in columns if f"{BEFORE}{c}" in compared.columns]
     keys = list(evidence.spec.keys)
     by_identity = [F.col(f"`{c}`") for c in evidence.identity]
     pane = [c for c in evidence.identity if c not in (*keys, "window_start", "window_end")]
@@ -199,7 +191,7 @@ def _top(
             *(json_column(compared, c).alias(f"k{i}") for i, c in enumerate(keys)),
             *(json_column(compared, c).alias(f"p{i}") for i, c in enumerate(pane)),
             *(json_column(compared, c).alias(f"a{i}") for i, c in enumerate(columns)),
-            *(json_column(compared, f"{_BEFORE}{c}").alias(f"b{i}") for i, c in enumerate(kept)),
+            *(json_column(compared, f"{BEFORE}{c}").alias(f"b{i}") for i, c in enumerate(kept)),
         )
         .collect()
     )

@@ -24,7 +24,13 @@ WIDE, HALF, NARROW = 880, 430, 340
 _KINDS = ("on_time", "behind", "late")
 _COLOURS = ("var(--on-time)", "var(--behind)", "var(--late)")
 _SHAPES = ("circle", "M0,-1.1L1.1,0.9L-1.1,0.9Z", "M-1,-1L1,1M-1,1L1,-1")
-_CHANGES = {"inserted": "var(--inserted)", "updated": "var(--updated)", "retracted": "var(--retracted)"}
+_CHANGES = {
+    "inserted": "var(--inserted)",
+    "updated": "var(--updated)",
+    "retracted": "var(--retracted)",
+    "was_open": "var(--was-open)",
+    "outgrown": "var(--was-open)",
+}
 _DURATIONS = (
     0,
     *(s * SECOND for s in (1, 5, 30)),

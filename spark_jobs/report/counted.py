@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 
 from spark_jobs.lakehouse.counts import RunCounts
 from spark_jobs.runs.life.documents import Document
+from spark_jobs.runs.life.restated import Restated
 
 Texts = tuple[str, ...]
 Counts = dict[str, int]
@@ -35,6 +36,8 @@ class Bucket(Part):
     inserted: int = Field(default=0, description="new windows")
     updated: int = Field(default=0, description="windows with another value")
     retracted: int = Field(default=0, description="windows that do not exist any more")
+    was_open: int = Field(default=0, description="windows that had been published open and are not as they were")
+    outgrown: int = Field(default=0, description="open windows in whose place another one is")
 
 
 class Strip(Part):
@@ -94,7 +97,11 @@ _Counted: type[ChangedWindows] = create_model(
 class Changes(_Counted):  # pyright: ignore[reportGeneralTypeIssues]
     counts: Counts = Field(
         default={},
-        description="windows by change: `inserted`, `updated`, `retracted`; `bookkeeping`: only `closed_at` differs",
+        description="windows by change: `inserted`, `updated`, `retracted`, `was_open`, `outgrown` (see [tables]"
+        "(tables.md)); `bookkeeping`: only `closed_at` differs",
+    )
+    restated: Restated | None = Field(
+        default=None, description="what of the numbers that readers had changes; null: no run of this version"
     )
     changed: int | None = Field(default=None, description="windows that change, without bookkeeping")
     published: bool = Field(default=False, description="whether readers see the changes; false: they would change")
@@ -105,7 +112,7 @@ class Changes(_Counted):  # pyright: ignore[reportGeneralTypeIssues]
     )
     unchanged: int | None = Field(default=None, description="of them, those whose numbers stay")
     match_share: float | None = Field(
-        default=None, description="`unchanged`, as a share of `windows_recomputed`; null: there were none"
+        default=None, description="`unchanged`, as a share of the windows that readers had and that were computed again"
     )
     late_share: float | None = Field(
         default=None, description="the share of pairs (record, window) in which the record was late, dropped or not"

@@ -65,6 +65,9 @@ class Verdict(Part):
     level: Level = Field(description="`good`, `note`, `waiting` or `bad`")
     title: str = Field(description="two or three words")
     sentence: str = Field(description="what happened, in a sentence")
+    restated: str = Field(default="", description="what of the numbers that readers had changes, and by how much")
+    why: str = Field(default="", description="why, with the number of windows by cause")
+    live: str = Field(default="", description="what the live job's windows are worth; empty: none were compared")
     next: tuple[NextStep, ...] = Field(default=(), description="what to do next")
 
 

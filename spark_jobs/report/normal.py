@@ -25,11 +25,11 @@ _ALIKE = 2
 
 
 _FIGURES: tuple[tuple[str, bool, Callable[[RunFigures], float | None]], ...] = (
-    ("Records read", False, lambda figures: figures.counts["records_read"]),
+    ("New records read", False, lambda figures: figures.counts["records_read"]),
     ("Windows inserted", False, lambda figures: (figures.by_change or {}).get(WindowChange.INSERTED)),
-    ("Share of published windows restated", True, lambda f: None if f.match_share is None else 1 - f.match_share),
+    ("Windows restated", False, lambda f: f.restated),
+    ("Share restated of the windows of those days", True, lambda f: f.restated_share),
     ("Late records", False, lambda figures: figures.counts["records_late"]),
-    ("Late share", True, lambda figures: figures.late_share),
 )
 """Each with its name, whether it is a share, and its value."""
 

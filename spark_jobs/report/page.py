@@ -14,6 +14,7 @@ from markupsafe import Markup, escape
 from spark_jobs import formatting
 from spark_jobs.definition.union import partition_in_words
 from spark_jobs.parts import Part, install_command, missing_modules
+from spark_jobs.report.causes import CAUSE_MEANINGS, CAUSES
 from spark_jobs.report.counted import Changes, Facts
 from spark_jobs.report.model import Report
 from spark_jobs.report.normal import points, shown
@@ -22,24 +23,6 @@ from spark_jobs.report.scales import CHARTS, VERDICT_COLOURS, bin_name, shown_to
 from spark_jobs.runs.life.status import RunKind
 from spark_jobs.runs.work.figures import bookkeeping_in_words, changes_in_words, failed_in_words
 from spark_jobs.runs.work.unmet import allowed_in_words, day_in_words, observed_in_words
-
-_CAUSES = {
-    "live": "no run had published this window before, and the live job has emitted this value",
-    "backfill": "no run had published this range before",
-    "late_arrivals": "more records have arrived since the last run",
-    "logic_change": "the definition has changed",
-    "source_repair": "the values of the same records have changed in the source",
-    "retraction": "the records no longer give this window",
-}
-
-_CAUSE_MEANINGS = {
-    ("inserted", "backfill"): "a new window: no run before had published a window of its time, or one that had read "
-    "other records",
-    ("updated", "backfill"): "the run before had read records that this one has not",
-    ("inserted", "late_arrivals"): "the range was published before; records that have arrived since make a new window",
-    ("updated", "late_arrivals"): "more records of the window have arrived since the run before",
-}
-"""What a cause means for one kind of change, where that is not what it means for all."""
 
 _FIDELITIES = {
     "recorded": "decided by what the live job recorded",
@@ -60,7 +43,7 @@ def render(report: Report, facts: Facts | None) -> str:
         r=report,
         charts=dict.fromkeys(CHARTS) if missing else _charts(report, facts),
         charts_need=install_command(Part.REPORT) if missing else None,
-        causes=_CAUSES,
+        causes=CAUSES,
         fidelities=_FIDELITIES,
     )
 
@@ -153,7 +136,7 @@ def _environment() -> Environment:
         observed_in_words=observed_in_words,
         day_in_words=day_in_words,
         allowed_in_words=allowed_in_words,
-        cause_meanings=_CAUSE_MEANINGS,
+        cause_meanings=CAUSE_MEANINGS,
         looked_at=looked_at,
         look_page=look_page,
         window_page=window_page,

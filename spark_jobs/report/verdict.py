@@ -7,14 +7,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from spark_jobs.errors import CatalogError, EnvironmentSetupError, SourceError
-from spark_jobs.formatting import iso, plain, plural
-from spark_jobs.lakehouse.change import WindowChange
+from spark_jobs.formatting import iso, percent, plain, plural, written_time
+from spark_jobs.lakehouse.change import RESTATED, WindowChange
+from spark_jobs.lakehouse.verdict import UNEXPLAINED
 from spark_jobs.quality.suites import Severity
+from spark_jobs.report.causes import CAUSES
 from spark_jobs.report.counted import TopWindow
 from spark_jobs.report.model import NextStep, Verdict
 from spark_jobs.report.pages import decision_page, key_texts, look_page, window_page
-from spark_jobs.runs.life.documents import AnyOutcome, Approval, ExpectationResult
+from spark_jobs.runs.life.documents import AnyOutcome, Approval, Changes, ExpectationResult
 from spark_jobs.runs.life.status import Level, RunStatus
+from spark_jobs.runs.life.verdicts import Verdicts
 from spark_jobs.runs.planning.looks import Subject
 from spark_jobs.runs.work.figures import bookkeeping_in_words, changes_in_words
 from spark_jobs.runs.work.unmet import closed_in_words, expectation_name, null_key_ways
@@ -25,6 +28,8 @@ UNKNOWN = "unknown"
 _MACHINE = frozenset({SourceError.exit_code, CatalogError.exit_code, EnvironmentSetupError.exit_code})
 """Exit codes of what doctor looks at: the history's source, the catalog, the machine."""
 ENDED_WELL = frozenset(status for status in RunStatus if status.is_success)
+_SAID_ABOVE = (RunStatus.FAILED, RunStatus.GATE_FAILED, RunStatus.REJECTED, RunStatus.DISCARDED)
+"""The verdict's sentence has the run's own message."""
 _WAITING = frozenset(status for status in RunStatus if status.waits)
 """Their next steps stand for the hint of the outcome."""
 ENDED_BADLY = frozenset(status for status in RunStatus if status.is_failure)
@@ -89,6 +94,8 @@ def verdict_of(
     *,
     reader: Origin | None = None,
     at_work: str | None = None,
+    said: Changes | None = None,
+    live: Verdicts | None = None,
 ) -> Verdict:
     """The verdict on a run.
 
@@ -102,23 +109,31 @@ def verdict_of(
         top: the windows with the largest changes, as in the report.
         reader: how the reader acts on the run; None: nobody acts.
         at_work: since when and in which stage the run is, where it has no outcome.
+        said: the document `changes.json`.
+        live: the document `verdicts.json`.
     """
-    said = outcome or AnyOutcome(status=RunStatus.RUNNING)
-    status, known = None if outcome is None else outcome.status, said.known_status
+    ended = outcome or AnyOutcome(status=RunStatus.RUNNING)
+    status, known = None if outcome is None else outcome.status, ended.known_status
     level, title = (Level.WAITING, plain(status)) if known is None else (known.level, known.title)
     critical = [r for r in failing if r.severity == Severity.CRITICAL]
     warnings = [r for r in failing if r.severity == Severity.WARNING]
     if status in ENDED_WELL and warnings:
         level, title = Level.NOTE, f"{title}, with {plural(len(warnings), 'warning')}"
+    if status in ENDED_WELL and (of_live := level_of(live)) is not None:
+        level, title = of_live, f"{title}, {'and' if ',' not in title else 'but'} the live job differs"
     return Verdict(
         status=status or UNKNOWN,
         level=level,
         title=title,
-        sentence=_sentence(status, said, changes, critical, approval, table, at_work),
+        sentence=_sentence(status, ended, changes, critical, approval, table, at_work),
+        restated=said.restated.in_words() if said and said.restated and changes else "",
+        why=_why(said, ended) if said else "",
+        live=live_in_words(live) if live else "",
         next=(
-            *(NextStep(text=text) for text in _messages(status, said, is_answered=approval is not None)),
-            *_next_steps(status, said, changes, critical, reader or Origin("", None), pipeline),
-            *_reading(status, said, warnings),
+            *(NextStep(text=text) for text in _messages(status, ended)),
+            *_of_live(live),
+            *_next_steps(status, ended, changes, critical, reader or Origin("", None), pipeline),
+            *_reading(status, ended, warnings, is_done=not _of_live(live)),
             *_history(status, pipeline, top, in_airflow=reader is not None and reader.dag_id is not None),
         ),
     )
@@ -148,8 +163,8 @@ def _sentence(
                 f"{closed_in_words(critical)}, so nothing is published{where}. The run would have changed: {changed}."
             )
         case RunStatus.REJECTED:
-            by = f" by {plain(approval.by)}" if approval and approval.by else ""
-            return f"The run was rejected{by}. Nothing is published{where}. The run would have changed: {changed}."
+            said = _said_by(approval, outcome)
+            return f"A person said no{said}. Nothing is published{where}. The run would have changed: {changed}."
         case RunStatus.DRY_RUN:
             return f"This was a dry run: nothing is published{where}. A real run would change: {changed}."
         case RunStatus.COMPARED_ONLY:
@@ -160,7 +175,7 @@ def _sentence(
         case RunStatus.ABANDONED:
             return "The run was killed, or it waited too long. Its staged windows were deleted. Nothing is published."
         case RunStatus.DISCARDED:
-            return "The staged windows of the run were deleted. Nothing is published."
+            return f"A person discarded the run{_said_by(approval, outcome)}. Nothing of it is published."
         case RunStatus.FAILED:
             stage = f" in the stage {outcome.stage}" if outcome.stage else ""
             where = f" ({plain(outcome.where, 300)})" if outcome.where else ""
@@ -172,14 +187,59 @@ def _sentence(
             return f"The run ended with the status {plain(status)}."
 
 
-def _messages(status: str | None, outcome: AnyOutcome, *, is_answered: bool) -> list[str]:
-    """What the run says of itself, unless the verdict's sentence says it, or a person's answer beside it does."""
-    is_said = status in (RunStatus.FAILED, RunStatus.GATE_FAILED) or (status == RunStatus.REJECTED and is_answered)
+_BADLY = 0.01
+"""A live job of which more than one window in a hundred differs is wrong; below that it has a note."""
+
+
+def level_of(live: Verdicts | None) -> Level | None:
+    """How bad it is what the live job emitted; None: the log explains every difference, or nothing was compared."""
+    if live is None or not live.unexplained:
+        return None
+    return Level.BAD if (live.share(*UNEXPLAINED) or 0) > _BADLY else Level.NOTE
+
+
+def live_in_words(live: Verdicts) -> str:
+    """What the live job's windows are worth, in a sentence."""
+    if live.problem:
+        return f"What the live job emitted could not be compared: {plain(live.problem, 300)}."
+    if not live.windows:
+        return ""
+    compared = f"{plural(live.windows, 'window')} of the live job {'was' if live.windows == 1 else 'were'} compared"
+    if not live.unexplained:
+        return f"{compared}: the log explains every difference."
+    different = ", ".join(f"{live.counts[name]:,} {name}" for name in UNEXPLAINED if live.counts.get(name))
+    share = percent(live.unexplained, live.windows)
+    return f"{compared}: {live.unexplained:,} ({share}) differ for no reason that the log gives ({different})."
+
+
+def _of_live(live: Verdicts | None) -> list[NextStep]:
+    """What to do about a live job that is wrong, or that could not be compared."""
+    if live is None or not (live.unexplained or live.problem):
+        return []
+    return [NextStep(text=f"See the section The live job. {plain(live.next_step, 300)}".strip())]
+
+
+def _why(said: Changes, outcome: AnyOutcome) -> str:
+    """The causes of what changes for those who have seen it, and what was decisive for the tolerance."""
+    causes: dict[str, int] = {}
+    for change in RESTATED:
+        for cause, n in said.causes_by_change.get(change, {}).items():
+            causes[cause] = causes.get(cause, 0) + n
+    parts = [f"{n:,} {cause} ({CAUSES.get(cause, 'an unknown cause')})" for cause, n in sorted(causes.items())]
+    decision = outcome.decision or {}
+    rule = decision.get("rule") or decision.get("why") or ""
+    asked = f"{'Asked' if outcome.status in _WAITING else 'Decided'} because: {plain(rule, 500)}." if rule else ""
+    return " ".join(filter(None, (f"Why: {'; '.join(parts)}." if parts else "", asked)))
+
+
+def _messages(status: str | None, outcome: AnyOutcome) -> list[str]:
+    """What the run says of itself, unless the verdict's sentence says it. A person's words stand beside the person."""
+    is_said = status in (*_SAID_ABOVE, *_WAITING)
     refused = outcome.refusal
     refusal = refused and f"The last attempt to publish or to discard it was refused: {refused}"
     message = None if is_said else outcome.message
     if message and status in (RunStatus.PUBLISHED, RunStatus.UNCHANGED):
-        message = f"Published with the reason: {message}"
+        message = f"Published with the reason: {quoted(message)}"
     messages = [message, refusal, outcome.note]
     return [_as_sentence(plain(text, 500)) for text in messages if text]
 
@@ -233,8 +293,8 @@ def _next_steps(
                 *([doctor] if looks else []),
                 NextStep(text="The published windows have not changed."),
             ]
-        case RunStatus.REJECTED:
-            return _steps("The published windows have not changed. Correct what led to the rejection, then run again.")
+        case RunStatus.REJECTED | RunStatus.DISCARDED:
+            return _steps("The published windows have not changed. Correct what led to the answer, then run again.")
         case RunStatus.DRY_RUN:
             again = "run the same without --dry-run"
             how = "trigger the DAG with the same form and no dry run" if reader.dag_id else again
@@ -249,19 +309,21 @@ def _next_steps(
         case None:
             how = "clear the task that was at work" if reader.dag_id else "start it again"
             return _steps(
-                "Wait, and load this page again: each part of it appears when the run has got there.",
+                "Wait: the page loads itself again, and each part of it appears when the run has got there.",
                 f"If the run was killed, {how}. What was staged is then dropped.",
             )
         case _:
             return []
 
 
-def _reading(status: str | None, outcome: AnyOutcome, warnings: Sequence[ExpectationResult]) -> list[NextStep]:
+def _reading(
+    status: str | None, outcome: AnyOutcome, warnings: Sequence[ExpectationResult], *, is_done: bool
+) -> list[NextStep]:
     """What is left to read, or that there is nothing to do."""
     steps = []
     if warnings:
         steps.append(NextStep(text=f"Read {plural(len(warnings), 'warning')} in the section Expectations."))
-    elif status in (RunStatus.PUBLISHED, RunStatus.UNCHANGED):
+    elif status in (RunStatus.PUBLISHED, RunStatus.UNCHANGED) and is_done:
         steps.append(NextStep(text="There is nothing to do."))
     is_said = status in (RunStatus.FAILED, RunStatus.PUBLISHED, RunStatus.UNCHANGED)
     if outcome.hint and not is_said and not (status in _WAITING and not outcome.note):
@@ -287,6 +349,22 @@ def _history(status: str | None, pipeline: str, top: Sequence[TopWindow], *, in_
     return [
         NextStep(text=text, command=f"rewindow revisions {shlex.quote(pipeline)} --window {iso(window.start)} {keys}")
     ]
+
+
+def quoted(words: str) -> str:
+    """A person's words, as theirs."""
+    return f"\N{LEFT DOUBLE QUOTATION MARK}{plain(words, 500)}\N{RIGHT DOUBLE QUOTATION MARK}"
+
+
+def _said_by(approval: Approval | None, outcome: AnyOutcome) -> str:
+    """Who said no, when and in which words, as far as it is known: by a click, or from a form or the command line."""
+    if approval is not None:
+        at = f", {written_time(approval.at)} UTC" if approval.at else ""
+        return f" ({plain(approval.by or 'somebody')}{at})" + (
+            f": {quoted(approval.comment)}" if approval.comment else ""
+        )
+    at = f" ({written_time(outcome.finished_at)} UTC)" if outcome.finished_at else ""
+    return at + (f": {quoted(outcome.message)}" if outcome.message else "")
 
 
 def _as_sentence(text: str) -> str:

@@ -10,6 +10,7 @@ from spark_jobs.definition import Pipeline
 from spark_jobs.definition.position import Position
 from spark_jobs.definition.yaml_tree import FieldPath
 from spark_jobs.errors import DefinitionError, Problem, SourceError
+from spark_jobs.functions.prepared import aggregates_of
 from spark_jobs.replay import aggregates
 from spark_jobs.sources.expressions import (
     Refused,
@@ -186,7 +187,7 @@ class _Check:
 
     def _aggregates(self, records: DataFrame) -> None:
         visible = records.drop(REASON, "rw_raw")
-        for name, text in self._pipeline.aggregates.items():
+        for name, text in aggregates_of(self._pipeline).items():
             found = [Refused(*one) for one in aggregates.problems(records.sparkSession, visible, text)]
             if not found:
                 unfit = refuse_unpublishable(visible.agg(F.expr(text)).schema[0].dataType)

@@ -112,7 +112,8 @@ def refuse(pipeline: Pipeline, path: FieldPath, refused: Refused) -> RewindowErr
     if not refused.is_missing:
         return DefinitionError.listing([problem(pipeline, path, refused)])
     where = pipeline.source_of(path)
-    hint = refused.hint[:1].upper() + refused.hint[1:]
+    hint = _hint(pipeline, path, refused)
+    hint = hint[:1].upper() + hint[1:]
     return SourceError(refused.what, f"{where}, {dotted(path)}" if where else f"{pipeline.name}, {dotted(path)}", hint)
 
 
@@ -129,7 +130,20 @@ def schema_refused(error: ValueError) -> Refused:
 def problem(pipeline: Pipeline, path: FieldPath, refused: Refused) -> Problem:
     """A refused expression as a problem of the definition's file."""
     file, _, line = pipeline.source_of(path).rpartition(":")
-    return Problem(file or pipeline.name, int(line or 1), dotted(path), refused.what, refused.hint)
+    return Problem(file or pipeline.name, int(line or 1), dotted(path), refused.what, _hint(pipeline, path, refused))
+
+
+def _hint(pipeline: Pipeline, path: FieldPath, refused: Refused) -> str:
+    """What to do; where a schema says which fields of a record are read, a missing one can be added there."""
+    decodes_rows = pipeline.value.column is None  # else the position has columns of its own beside the payload
+    is_of_records = path[:1] not in _OF_OTHERS and (decodes_rows or path[:2] != ("history", "position"))
+    if refused.is_missing and pipeline.value.ddl is not None and is_of_records:
+        return f"{refused.hint}; if the records have it, add it to `value.schema`"
+    return refused.hint
+
+
+_OF_OTHERS = (("live",), ("corrections",), ("lookup",))
+"""The sections of a definition whose expressions are not over the history's records."""
 
 
 def conjuncts(frame: DataFrame, text: str) -> list[str]:

@@ -17,8 +17,8 @@ class Fidelity:
     """The level, and why it is not higher.
 
     `recorded`: the live job has written down what it decided by. `log_order`: partition, offset and the broker's append
-    time are known. `approximate`: the producer's time is known instead, so only the order within a partition is
-    certain. `complete_only`: the order is not known, and faithful results are refused.
+    time are known, or the order alone decides. `approximate`: the producer's time is known instead, so only the order
+    within a partition is certain. `complete_only`: the order is not known, and faithful results are refused.
     """
 
     level: Level
@@ -40,6 +40,8 @@ def fidelity(pipeline: Pipeline, topic: PinnedTopic | None = None) -> Fidelity:
         reasons.append("an arrival that goes back counts as the latest arrival before it (going_back: running_maximum)")
     if topic is not None:
         reasons += topic.notes
+    if pipeline.engine.decides_by_order_alone and not getattr(pipeline.watermark, "restarts", ()):
+        return Fidelity("log_order", tuple(reasons))
     if position.arrival_kind == "producer_time":
         reasons.insert(0, "the arrival is the producer's time, not the broker's (arrival_kind: producer_time)")
         return Fidelity("approximate", tuple(reasons))

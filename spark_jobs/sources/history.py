@@ -21,6 +21,7 @@ from spark_jobs.definition.kafka import KafkaHistory, StitchedHistory, Topic
 from spark_jobs.definition.position import Position
 from spark_jobs.definition.union import UnionHistory, of_input
 from spark_jobs.errors import DefinitionError, SourceError
+from spark_jobs.functions.prepared import prepare
 from spark_jobs.pins import Change, PinnedFile, PinnedSchemas, PinnedSnapshot, Pins, TableFormat
 from spark_jobs.sources.expressions import expression_type, refuse_schema
 from spark_jobs.sources.files.log_files import (
@@ -148,6 +149,7 @@ def open_history(
         HistoryError: Records of a topic would be missing.
     """
     refuse_unlike_zone(spark, pipeline)
+    prepare(spark, pipeline)
     pins = pins or Pins()
     if pipeline.inputs:
         return UnionSource(spark, pipeline).open(pins, as_of, arrivals_before)
@@ -159,6 +161,7 @@ def open_history(
 
 def empty_history(spark: SparkSession, pipeline: Pipeline) -> OpenHistory:
     """The pipeline's history without any record. Raises as `open_history` does."""
+    prepare(spark, pipeline)
     empty = source_of(spark, pipeline).empty(schemas_now(spark, pipeline))
     return replace(empty, lookup=pin_lookup(spark, pipeline))
 

@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from spark_jobs.definition import Pipeline
+from spark_jobs.functions.prepared import aggregates_of
 from spark_jobs.sources.expressions import references
 from spark_jobs.sources.opened import OpenHistory
 from spark_jobs.sources.records.decode import RAW, RAW_BYTES, REASON
@@ -58,7 +59,7 @@ def narrowed(records: DataFrame, pipeline: Pipeline) -> DataFrame:
 
     All columns where an expression is wrong: the run then refuses it, with its place in the definition.
     """
-    texts = [*pipeline.aggregates.values(), pipeline.filter.after_watermark]
+    texts = [*aggregates_of(pipeline).values(), pipeline.filter.after_watermark]
     texts.append(getattr(pipeline.window, "gap_expression", None))
     try:
         used = references(records, [text for text in texts if text is not None]) | set(pipeline.keys)

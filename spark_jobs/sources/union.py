@@ -16,6 +16,7 @@ from pyspark.sql import types as t
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.union import BLOCK, UnionHistory
 from spark_jobs.errors import DefinitionError
+from spark_jobs.functions.prepared import aggregates_of
 from spark_jobs.replay.columns import ADMITTED, GAP, MARKER, PARTITION, STREAM
 from spark_jobs.sources.expressions import Refused, problem, references
 from spark_jobs.sources.opened import OpenHistory
@@ -81,7 +82,7 @@ def _with_all(records: DataFrame, frames: Sequence[DataFrame], pipeline: Pipelin
 
 
 def _used(frames: Sequence[DataFrame], pipeline: Pipeline) -> set[str]:
-    texts = [*pipeline.aggregates.values(), pipeline.filter.after_watermark]
+    texts = [*aggregates_of(pipeline).values(), pipeline.filter.after_watermark]
     texts.append(getattr(pipeline.window, "gap_expression", None))
     found = set(pipeline.keys)
     for frame in frames:

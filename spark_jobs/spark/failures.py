@@ -33,6 +33,9 @@ _EXPRESSION = re.compile(
 OPEN_QUOTE = "rw_open_quote"
 """Begins the error for a line of CSV that ends within a quoted field, before its file and its text."""
 
+FUNCTION_FAILED = "rw_function_failed"
+"""Begins the error of a definition's own aggregate: what stands behind it is for people."""
+
 
 class AggregateOverflowError(HistoryError):
     """The sum of an aggregate is too large for its type."""
@@ -83,6 +86,9 @@ def read_error(error: BaseException, where: str) -> RewindowError | None:
     reason = java_reason(error)
     if (unclosed := re.search(rf"{OPEN_QUOTE} (\S+) (.*?)(?: SQLSTATE: \w+)?$", text, re.MULTILINE)) is not None:
         return spans_lines(unquote(unclosed[1]), unclosed[2])
+    if (of_function := re.search(rf"{FUNCTION_FAILED} (.+)$", text, re.MULTILINE)) is not None:
+        hint = "Correct the function, or leave such records out with a filter; nothing was published."
+        return HistoryError(short(of_function[1]), where, hint)
     found = _FILE.search(text)
     place = plain_path(found[0].rstrip(".'\"")) if found else where
     if _EXPRESSION.search(_first_line(str(error))):

@@ -201,7 +201,7 @@ def run_stage(
             return 0
         if stage is Stage.DISCARD:
             with recorded(spark, folder, stage):
-                discard_staged(lambda _: spark, run_id, progress, why, RunStatus.REJECTED)
+                discard_staged(lambda _: spark, run_id, progress, why, RunStatus.REJECTED, person=person)
         elif stage is Stage.RECONCILE:
             with recorded(spark, folder, stage):
                 reconcile_stage(spark, folder, pipeline, progress)

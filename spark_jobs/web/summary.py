@@ -35,7 +35,7 @@ RUNNING = RunStatus.RUNNING
 DAMAGED = "damaged"
 """The status of a run of which a document cannot be read."""
 
-_ENDED = ENDED_WELL | ENDED_BADLY | {RunStatus.DISCARDED}
+_ENDED = ENDED_WELL | ENDED_BADLY | {status for status in RunStatus if status.is_refused}
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ def run_of(
 ) -> Run:
     """The summary of a run from five of its documents."""
     figures = RunFigures.of(changes, outcome)
-    verdict = verdict_of(outcome, {}, gate.failures if gate else [])
+    verdict = verdict_of(outcome, {}, gate.failures if gate else [], live=verdicts)
     status = outcome.known_status if outcome else None
     unexplained = verdicts.share(*UNEXPLAINED) if verdicts else None
     return Run(

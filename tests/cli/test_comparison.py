@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 
 import pytest
 from pyspark.sql import functions as F
+from rich.console import Console
 
+from spark_jobs.cli.comparison import print_report
+from spark_jobs.runs.life.verdicts import Verdicts
 from tests.command_line import Rewindow, in_process
 
 SAMPLE = Path("dags/pipelines/departures_hourly.yaml")
@@ -84,3 +88,19 @@ def test_a_definition_that_names_no_emitted_windows_is_told_what_to_add(rewindow
     code, _, err = rewindow("compare", str(alone))
     assert code == 2
     assert "Add a `live:` section" in err
+
+
+def test_a_narrow_terminal_shows_the_digits_that_differ() -> None:
+    window = {
+        "verdict": "mismatch", "label": "unexplained", "basis": "log", "n__emitted": 300, "n": 300, "n__complete": 300,
+        "kwh__emitted": 993.629, "kwh": 993.6389999999992, "kwh__complete": 993.6389999999992, "differs": ["kwh"],
+        "emitted_rows": 1, "records_undecided": 0, "fit_keys": None, "fit_left_out": None,
+        "machine": "press-7", "window_start": "2026-05-05T10:00:00Z", "window_end": "2026-05-05T11:00:00Z",
+    }  # fmt: skip
+    console = Console(width=80, file=io.StringIO())
+    print_report("machines", Verdicts(counts={"mismatch": 1}, windows=1, top=[window]), console)
+    table = console.file.getvalue().partition("Largest changes")[2]
+    rows = [line for line in table.splitlines() if line.startswith("│")]
+    cells = zip(*([cell.strip() for cell in row.strip("│").split("│")] for row in rows), strict=True)
+    assert {"993.629", "993.6389999999992", "kwh"} <= {"".join(cell) for cell in cells}
+    assert "…" not in table

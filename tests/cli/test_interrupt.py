@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -17,15 +19,23 @@ from tests.processes import ROOT
 SAMPLE = ROOT / "dags/pipelines/departures_hourly.yaml"
 
 
-def interrupted_at(stage: str, home: Path) -> tuple[int, list[str]]:
-    """The exit code of a run that gets Ctrl-C when the stage begins, and what it said after that."""
+def interrupted_at(
+    stage: str, home: Path, number: int = signal.SIGINT, wait: float = 0.0, mark: str = "stage started"
+) -> tuple[int, list[str]]:
+    """The exit code of a run that gets a signal `wait` seconds after the stage begins, and what it said after that.
+
+    As from a terminal: its Java gets the signal too.
+    """
     command = [sys.executable, "-m", "spark_jobs.cli", "run", str(SAMPLE)]
     environ = {**os.environ, "REWINDOW_HOME": str(home), "REWINDOW_SPARK_IDLE_MINUTES": "0"}
-    process = subprocess.Popen(command, cwd=ROOT, env=environ, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command, cwd=ROOT, env=environ, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
     assert process.stderr is not None
     for line in process.stderr:
-        if f'"stage": "{stage}"' in line and "stage started" in line:
-            process.send_signal(signal.SIGINT)
+        if (f'"stage": "{stage}"' in line and mark in line) or (not stage and mark in line):
+            time.sleep(wait)
+            os.killpg(process.pid, number)
             break
     _, said = process.communicate(timeout=60)
     return process.returncode, [line for line in said.splitlines() if not line.startswith("{")]
@@ -37,7 +47,23 @@ def test_an_interrupted_run_says_in_one_sentence_what_was_published_and_how_to_g
     (sentence,) = said
     assert sentence.startswith("interrupted: nothing was published. What run departures_hourly-")
     assert sentence.endswith("start the command again")
+    environ = {**os.environ, "REWINDOW_HOME": str(tmp_path)}
+    status = [sys.executable, "-m", "spark_jobs.cli", "runs", "--json"]
+    listed = subprocess.run(status, cwd=ROOT, env=environ, capture_output=True, text=True).stdout
+    (run,) = map(json.loads, listed.splitlines())
+    assert run["status"] == "failed" and "interrupted" in run["message"]
     assert not list((tmp_path / "warehouse").glob("demo/departures_hourly/data/**/*.parquet"))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("stage", "mark", "wait"), [("plan", "stage started", 0.5), ("", "home ", 0.0), ("", "home ", 6.0)]
+)
+def test_while_it_starts_or_plans_it_is_one_sentence_too(tmp_path, number, code, stage, mark, wait) -> None:
+    found, said = interrupted_at(stage, tmp_path, number, wait, mark)
+    assert found == code
+    assert [line for line in said if "started" not in line] == [interrupt.sentence("run")]
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from spark_jobs.errors import DefinitionError
 from tests.conformance import case as flink
+from tests.conformance import flink_sql_case as flink_sql
 from tests.conformance import kstreams_case as kafka_streams
 from tests.conformance import microbatch_case
 from tests.conformance.case import load_cases
@@ -75,6 +76,29 @@ def _try_flink(path: Path, document: dict[str, Any], engine: Engine) -> Tried:
     return Tried(None, note)
 
 
+def _try_flink_sql(path: Path, document: dict[str, Any], engine: Engine) -> Tried:
+    case = flink_sql.SqlCase(path, document)
+    if case.why_not_replayed:
+        return Tried(None, case.why_not_replayed)
+    for version in case.versions:
+        if version.expected["error"] or case.why_lost(version):
+            continue
+        if engine.set_based:
+            from tests.conformance.flink_sql_spark import run_spark
+
+            if not case.is_decided_by_the_log:
+                continue
+            rows = run_spark(engine.spark, case, version)
+        else:
+            from tests.conformance.flink_sql_sequential import run_sequential
+
+            rows = run_sequential(case, version)
+        difference = flink_sql.first_difference(case, version, rows)
+        if difference is not None:
+            return Tried(f"Flink {version.name}: {difference}")
+    return Tried(None)
+
+
 def _try_structured_streaming(path: Path, document: dict[str, Any], engine: Engine) -> Tried:
     from tests.conformance.microbatch_compare import first_difference
 
@@ -105,6 +129,7 @@ def _try_kafka_streams(path: Path, document: dict[str, Any], engine: Engine) -> 
 
 FORMATS: Mapping[str, Callable[[Path, dict[str, Any], Engine], Tried]] = {
     flink.FORMAT: _try_flink,
+    flink_sql.FORMAT: _try_flink_sql,
     microbatch_case.FORMAT: _try_structured_streaming,
     kafka_streams.FORMAT: _try_kafka_streams,
 }

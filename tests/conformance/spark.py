@@ -132,14 +132,14 @@ def _firing(case: Case, row: Any) -> dict[str, Any]:
         "start": row[START],
         "end": row[END],
         "pane": row[PANE],
-        "at": _rank(case, position),
+        "at": rank(case, position),
         **{name: row[name] for name in ("count", "sum", "min", "max", "checksum")},
         "elements": [x for m in row["members"] for x in (m["rw_partition"], m["rw_offset"])],
         "at_end": at_end,
     }
 
 
-def _rank(case: Case, position: Position) -> int:
+def rank(case: Case, position: Position) -> int:
     """How many records had been consumed at a position: the global rank, needed here only."""
     arrival, major, _ = position
     if arrival == NEVER:

@@ -179,7 +179,9 @@ def test_the_subtasks_must_read_each_registered_partition_once(refusals, definit
     assert messages("subtasks: [[0, 1], [1]]") == [
         "p.yaml:12: watermark.subtasks: partition 1 is given twice; name each once"
     ]
-    assert messages("subtasks: [[0], []]") == ["p.yaml:12: watermark.subtasks[1]: is empty; write at least one entry"]
+    assert messages("subtasks: [[], []]") == [
+        "p.yaml:12: watermark.subtasks: no subtask reads a partition; write those that each reads, like `[[0, 1], [2]]`"
+    ]
     assert messages("partitions: 0") == [
         "p.yaml:12: watermark.partitions: `0` is not a count of partitions; write 1 to 100000, or a list of partition ids"
     ]

@@ -160,3 +160,17 @@ def test_a_query_without_a_definition_is_named_at_the_end_and_in_the_exit_code(t
     last = done.output.strip().splitlines()[-1]
     assert last.startswith("missing no definition of busy_pages, the query of line 8: HAVING")
     assert "let readers filter the rows" in last
+
+
+@pytest.mark.parametrize(("files", "kind"), [("data/*.jsonl", "json"), ("s3a://lake/rides/*.parquet", "parquet")])
+def test_the_records_of_a_topic_can_lie_in_files(parser: FlinkParser, tmp_path: Path, files: str, kind: str) -> None:
+    script = (ROOT / "tests/data/flink_sql/tumble.sql").read_text()
+    (made,) = import_script(script, "tumble.sql", parser, None, f"files:{files}").definitions
+    pipeline = load_pipeline(tmp_path / f"{made.name}.yaml", text=made.text)
+    assert (pipeline.history.kind, pipeline.history.format) == ("files", kind)
+    assert not pipeline.history.position.missing
+    assert "CHECK: the columns of the files that hold them" in made.text
+    if kind == "json":
+        assert "kafka_offset BIGINT" in made.text
+    with pytest.raises(DefinitionError, match=r"Write files:PATTERN"):
+        import_script(script, "tumble.sql", parser, None, "data/*.jsonl")

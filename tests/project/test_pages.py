@@ -71,6 +71,11 @@ def test_the_readme_and_the_pages_of_tables_and_reports(
     rows = [json.loads(row) for row in rewindow(f"{query} --json").splitlines()]
     assert [[str(cell) for cell in row.values()] for row in rows] == table(readme, "carrier")
 
+    activate, *tried = blocks(readme, "console")[2].splitlines()
+    assert activate == ". .venv/bin/activate"
+    for line in commands("\n".join(tried)):
+        assert rewindow(line)
+
     # docs/tables.md: the tables without Rewindow, with Spark, and the verdicts of the live job.
     seen: dict = {}
     for block in blocks(tables, "python"):

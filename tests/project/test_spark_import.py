@@ -64,10 +64,16 @@ def test_a_draft_that_is_filled_in_is_a_definition(tmp_path: Path) -> None:
     }
     path = tmp_path / "shop_orders.yaml"
     path.write_text(text)
-    with pytest.raises(DefinitionError, match="`CHECK` is not a duration"):
+    with pytest.raises(DefinitionError, match=r"window\.size: still says `CHECK`; fill in the live job's own"):
         load_pipeline(path)
     for asked, answer in answers.items():
         assert asked in text
+        left = text.replace(asked, "\0")
+        for other, given in answers.items():
+            left = left.replace(other, given)
+        path.write_text(left.replace("\0", asked))
+        with pytest.raises(DefinitionError, match="still says `CHECK`"):
+            load_pipeline(path)
         text = text.replace(asked, answer)
     path.write_text(text)
     assert load_pipeline(path).engine == "spark"
@@ -121,7 +127,10 @@ def test_the_command_writes_the_draft_and_lists_what_is_left(tmp_path: Path, mon
     result = CliRunner().invoke(app, ["import", "spark", str(folder), "--name", "orders_hourly"])
     assert result.exit_code == 0, result.output
     assert "event_time: the column of `withWatermark`" in result.output
-    assert (tmp_path / "dags" / "pipelines" / "orders_hourly.yaml").exists()
+    assert "filter: a WHERE of the query" in result.output and "live: where the rows" in result.output
+    for file in ("dags/pipelines/orders_hourly.yaml", "dags/rewindow_pipelines.py", "dags/pipeline.schema.json",
+                 "expectations/orders_hourly.json", "expectations/windows.json"):  # fmt: skip
+        assert (tmp_path / file).exists() and file in result.output
 
 
 ODD_NAMES = ["a\nlive: {source: {kind: files}}\nb", "a: b", "a # b", "a}, x: {y", "\u2028x: 1", "\x85x: 1", "${HOME}",

@@ -71,9 +71,12 @@ def place(run: RunFolder) -> Path:
 
 def test_the_verdict_comes_first_and_says_what_happened_and_what_to_do(published, opened) -> None:
     page = opened(place(published))
-    assert page.title() == "Published, with 1 warning: departures_hourly, reconciliation night-1"
+    assert (
+        page.title() == "Published, with 1 warning, but the live job differs: departures_hourly, reconciliation night-1"
+    )
     assert [h.inner_text() for h in page.query_selector_all("main h2")] == [
-        "Published, with 1 warning", "What changed", "The live job", "The watermark", "Late records", "Expectations",
+        "Published, with 1 warning, but the live job differs", "What changed", "The live job", "The watermark",
+        "Late records", "Expectations",
         "Advisor: how other settings would have done", "The plan, and how it went", "Words",
     ]  # fmt: skip
     copied = "e => { getSelection().selectAllChildren(e); return getSelection().toString() }"
@@ -95,7 +98,8 @@ def test_numbers_stand_where_they_belong(published, opened) -> None:
         )
     )
     assert figures == {
-        "Windows changed": "40", "Late records": "197", "Expectations met": "1 of 2", "Fidelity": "log_order",
+        "Live job: differ for no known reason": "5", "Windows changed": "40", "Late records": "197",
+        "Expectations met": "1 of 2",
     }  # fmt: skip
     windows = page.get_by_role("region", name="Windows with the largest changes").locator("tbody tr")
     first = windows.nth(0).inner_text()
@@ -272,8 +276,11 @@ def test_the_page_is_one_small_file_that_names_no_other(published, hostile) -> N
             "Failed",
         ),
         (dict.fromkeys(("request", "plan", "gate", "facts", "changes", "outcome")), "At work"),
-        ({"facts": None, "outcome": outcome("published")}, "Published, with 1 warning"),
-        ({"facts": facts(late=None, watermark=None, advisor=None)}, "Published, with 1 warning"),
+        ({"facts": None, "outcome": outcome("published")}, "Published, with 1 warning, but the live job differs"),
+        (
+            {"facts": facts(late=None, watermark=None, advisor=None)},
+            "Published, with 1 warning, but the live job differs",
+        ),
     ],
 )  # fmt: skip
 def test_a_run_that_ended_early_has_a_report_too(tmp_path, opened, documents, title) -> None:

@@ -66,10 +66,10 @@ def reported(folder, **documents):
         ("awaiting_approval", "waiting", "Nothing is published yet. Publishing would change"),
         ("staged", "waiting", "Nothing is published yet. Publishing would change"),
         ("gate_failed", "bad", "nothing is published"),
-        ("rejected", "note", "was rejected by ada"),
+        ("rejected", "note", "A person said no (ada)"),
         ("dry_run", "note", "A real run would change"),
         ("compared_only", "note", "published nothing"),
-        ("discarded", "note", "were deleted"),
+        ("discarded", "note", "A person discarded the run (ada)"),
         ("failed", "bad", "The run failed: the disk is full"),
         ("something_new", "waiting", "ended with the status something_new"),
     ],
@@ -85,7 +85,7 @@ def test_each_status_has_a_verdict(tmp_path, status, level, words) -> None:
 
 def test_a_failure_says_where_it_happened_and_how_to_fix_it(tmp_path) -> None:
     failed = outcome("failed", message="the log went back", where="partition 3", stage="plan", hint="Restore the log.")
-    verdict = reported(tmp_path, outcome=failed, facts=None, changes=None)["verdict"]
+    verdict = reported(tmp_path, outcome=failed, facts=None, changes=None, verdicts=None)["verdict"]
     assert verdict["sentence"] == "The run failed in the stage plan: the log went back (partition 3)"
     assert verdict["next"][0]["text"] == "Restore the log."
 
@@ -146,7 +146,7 @@ def test_stages_and_applications_stand_in_their_order(tmp_path) -> None:
 
 
 def test_all_is_well_without_warnings(tmp_path) -> None:
-    verdict = reported(tmp_path, gate=gate([RESULT]), outcome=outcome("unchanged"))["verdict"]
+    verdict = reported(tmp_path, gate=gate([RESULT]), outcome=outcome("unchanged"), verdicts=None)["verdict"]
     assert (verdict["level"], verdict["title"]) == ("good", "Nothing to publish")
     assert verdict["next"] == [{"text": "There is nothing to do.", "command": None, "page": None, "label": None}]
 
@@ -294,7 +294,7 @@ def test_the_command_builds_the_report_and_says_where_it_is(tmp_path, monkeypatc
     written(tmp_path / "runs")
     result = CliRunner().invoke(app, ["report", "night-1", "--junit", str(tmp_path / "junit.xml")])
     assert result.exit_code == 0
-    assert "Published, with 1 warning: The run is published" in result.output
+    assert "Published, with 1 warning, but the live job differs: The run is published" in result.output
     assert str(tmp_path / "runs" / "night-1" / "report.html") in result.output
     assert ET.parse(tmp_path / "junit.xml").getroot().get("tests") == "10"
     with pytest.raises(DefinitionError, match=r"there is no run 'night-2'.*night-1"):

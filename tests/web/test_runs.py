@@ -40,7 +40,14 @@ def begun(store: RunStore, run_id: str, **of_request: object) -> None:
 def test_the_match_share_is_of_the_published_windows_that_were_computed_again() -> None:
     run = in_short(counts={"inserted": 500, "updated": 37, "retracted": 1}, windows_recomputed=760)
     assert run.match_share == (760 - 38) / 760
-    assert run.changed == {"inserted": 500, "updated": 37, "retracted": 1, "bookkeeping": 0}
+    assert run.changed == {
+        "inserted": 500,
+        "updated": 37,
+        "retracted": 1,
+        "bookkeeping": 0,
+        "was_open": 0,
+        "outgrown": 0,
+    }
 
 
 def test_the_first_run_of_all_has_no_match_share() -> None:

@@ -8,9 +8,16 @@ from typing import NamedTuple
 
 from spark_jobs.eventtime.flink.generators import Event
 from spark_jobs.eventtime.flink.operator import Firing, MergeTooLateError, WindowOperator
-from spark_jobs.eventtime.flink.signals import PartitionStatusChanged, Signal, StreamStatusChanged, WatermarkEmitted
+from spark_jobs.eventtime.flink.signals import (
+    PartitionStatusChanged,
+    Signal,
+    StreamStatusChanged,
+    SubtaskReached,
+    WatermarkEmitted,
+)
 from spark_jobs.eventtime.flink.source import Source
 from spark_jobs.eventtime.flink.strategy import WatermarkStrategy
+from spark_jobs.eventtime.flink.two_phases import LocalBuffer, Slices
 from spark_jobs.eventtime.timestamps import MIN_TIMESTAMP
 from spark_jobs.eventtime.windows import MissingTimestampError, WindowAssigner
 
@@ -88,6 +95,9 @@ class LiveJob:
 
     A record that `before_watermark` rejects is filtered in front of the generator: it moves no watermark, and its
     partition becomes idle as if it had not come.
+
+    With `slices` the windows are computed in two phases: each subtask holds its records back in slices, and late is
+    what comes out of it too late. `checkpoints`: the number of records after which one is taken, for each.
     """
 
     def __init__(
@@ -96,9 +106,15 @@ class LiveJob:
         assigner: WindowAssigner,
         allowed_lateness: int,
         before_watermark: Callable[[Record], bool] = lambda record: True,
+        slices: Slices | None = None,
+        checkpoints: Sequence[int] = (),
     ) -> None:
         self._before_watermark = before_watermark
-        self._source = Source(strategy)
+        self._source = Source(strategy, tells_subtasks=slices is not None)
+        self._buffers: list[LocalBuffer[tuple[int, Record]]] | None = None
+        if slices is not None:
+            self._buffers = [LocalBuffer(slices) for _ in strategy.subtasks]
+        self._checkpoints = checkpoints
         self._operator: WindowOperator[int] = WindowOperator(assigner, allowed_lateness)
         self.result = JobResult()
         self._consumed = 0
@@ -114,6 +130,7 @@ class LiveJob:
         if until is not None:
             self._run_timer(until)
             self._clock = max(self._clock, until)
+        self._take_checkpoint()
         self._finish_watermarks()
         if flush:
             self._handle(self._source.end_of_input(), final=True)
@@ -127,6 +144,7 @@ class LiveJob:
 
     def _consume(self, record: Record) -> bool:
         self._run_timer(record.arrival)
+        self._take_checkpoint()
         self._clock = record.arrival
         index = self._consumed
         result = self.result
@@ -136,6 +154,17 @@ class LiveJob:
         self._consumed += 1
         if not self._before_watermark(record):
             return True
+        if self._buffers is not None:
+            self._buffers[self._source.subtask_of(record.partition)].add(record.timestamp, (index, record))
+        elif not self._enter(index, record):
+            return False
+        event = Event(record.timestamp, record.arrival, record.marker, record.stream)
+        self._handle(self._source.on_event(record.partition, event))
+        return True
+
+    def _enter(self, index: int, record: Record) -> bool:
+        """Hand a record to the windows; False: the job fails."""
+        result, before = self.result, self._operator.watermark
         try:
             firings, late = self._operator.process(record.key, record.timestamp, index)
         except (MissingTimestampError, MergeTooLateError) as failure:
@@ -144,9 +173,16 @@ class LiveJob:
         result.firings += [(At(self._consumed, self._clock), firing) for firing in firings]
         if late:
             result.late.append(RecordWatermark(index, before))
-        event = Event(record.timestamp, record.arrival, record.marker, record.stream)
-        self._handle(self._source.on_event(record.partition, event))
         return True
+
+    def _enter_all(self, held: Sequence[tuple[int, Record]]) -> None:
+        for index, record in held:
+            self._enter(index, record)
+
+    def _take_checkpoint(self) -> None:
+        if self._buffers is not None and self._consumed in self._checkpoints:
+            for buffer in self._buffers:
+                self._enter_all(buffer.flush())
 
     def _run_timer(self, until: int) -> None:
         for tick in self._source.ticks(until):
@@ -158,6 +194,9 @@ class LiveJob:
         result = self.result
         for signal in signals:
             match signal:
+                case SubtaskReached(subtask, watermark):
+                    if self._buffers is not None:
+                        self._enter_all(self._buffers[subtask].advance(watermark))
                 case WatermarkEmitted():
                     if not final:
                         result.emissions.append((at, signal))

@@ -111,12 +111,15 @@ class WatermarkStrategy:
 
     @property
     def generator_groups(self) -> tuple[tuple[int, ...], ...]:
-        """The partitions that share one generator: singletons, or a subtask's partitions."""
+        """The partitions that share one generator: singletons, or a subtask's; of a subtask without any an empty one.
+
+        That subtask has no watermark, and so there is none.
+        """
         if self.inputs:
             return tuple(group for one in self.inputs for group in one.generator_groups)
         if self.scope is WatermarkScope.SUBTASK:
             return self.subtasks
-        return tuple((partition,) for partition in self.partitions)
+        return (*((partition,) for partition in self.partitions), *(one for one in self.subtasks if not one))
 
     @property
     def generators(self) -> tuple[tuple[int, ...], ...]:

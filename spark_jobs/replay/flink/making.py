@@ -46,7 +46,7 @@ def way_of(strategy: WatermarkStrategy) -> str:
     if _is_simulated(strategy):
         return "timeline record by record, in one task, since partitions were discovered later"
     if strategy.is_invertible:
-        return "timeline by inversion, set by set"
+        return "from the largest event times of each partition, without sorting the records"
     if is_thinnable(strategy):
         return "timeline from aggregates; record by record where a partition or subtask becomes idle or active"
     return "timeline from each generator over its own records, in offset order, one task a generator"

@@ -22,8 +22,9 @@ from spark_jobs.definition.mode import Mode
 from spark_jobs.definition.policy import Policy
 from spark_jobs.errors import DefinitionError, DocumentError, RewindowError, first_line
 from spark_jobs.eventtime.ranges import TimeRange
-from spark_jobs.lakehouse.change import WindowChange, visible
+from spark_jobs.lakehouse.change import RESTATED, visible
 from spark_jobs.lakehouse.counts import RunCounts
+from spark_jobs.runs.life.restated import Restated
 from spark_jobs.runs.life.status import RunKind, RunStatus, Stage
 from spark_jobs.runs.life.store import DEFINITION, RunFolder
 from spark_jobs.runs.planning.git_version import git_version
@@ -308,6 +309,7 @@ class EarlierRun(RunCounts, DocumentPart):
     counts: dict[str, int] = Field(default_factory=dict)
     windows_recomputed: int | None = None
     span: TimeRange | None = None
+    restated: Restated | None = None
 
 
 class NotStaged(DocumentPart):
@@ -339,7 +341,7 @@ class Changes(RunCounts, Document):
     changes. `run_before`: the run
     that was published last before this one. `earlier`: those before it. `unchecked`: why no expectation was checked;
     empty where some were. `history_gone`: windows that keep their values, because records that they were made of are
-    gone.
+    gone. `restated`: what of the numbers that readers had changes; None: a run of a version that did not count it.
     """
 
     FILE: ClassVar[str] = "changes.json"
@@ -354,11 +356,12 @@ class Changes(RunCounts, Document):
     unchecked: str = ""
     not_staged: NotStaged = NotStaged()
     history_gone: int = 0
+    restated: Restated | None = None
 
     @property
-    def restated(self) -> int:
-        """Published windows that would be updated or retracted. Bookkeeping restates nothing."""
-        return self.counts.get(WindowChange.UPDATED, 0) + self.counts.get(WindowChange.RETRACTED, 0)
+    def of_readers(self) -> Restated:
+        """What of the numbers that readers had changes; of a run of before, no more than how many windows."""
+        return self.restated or Restated(windows=sum(self.counts.get(change, 0) for change in RESTATED))
 
     @property
     def changed(self) -> int:

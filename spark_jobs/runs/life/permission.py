@@ -7,8 +7,10 @@ from enum import StrEnum
 
 from spark_jobs.definition.output import Publish
 from spark_jobs.definition.policy import Policy
+from spark_jobs.definition.restatement import Restatement
 from spark_jobs.errors import DefinitionError
 from spark_jobs.runs.life.documents import Changes, Gate
+from spark_jobs.runs.life.restated import beyond
 from spark_jobs.runs.work.unmet import closed_in_words
 
 _STRICTNESS = (Policy.ALWAYS, Policy.WITHIN_TOLERANCE, Policy.ON_APPROVAL, Policy.NEVER)
@@ -22,13 +24,14 @@ class Action(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What is to be done, and why, in a sentence for people."""
+    """What is to be done, and why, in a sentence for people; `rule`: the part of it that does not say what changes."""
 
     action: Action
     why: str
+    rule: str = ""
 
     def to_dict(self) -> dict[str, str]:
-        return {"action": self.action.value, "why": self.why}
+        return {"action": self.action.value, "why": self.why, "rule": self.rule}
 
 
 def effective_policy(publish: Publish, requested: Policy | None) -> Policy:
@@ -45,30 +48,36 @@ def effective_policy(publish: Publish, requested: Policy | None) -> Policy:
     )
 
 
-def decide(policy: Policy, tolerance: float, changes: Changes, gate: Gate | None) -> Decision:
-    """What becomes of a verified run. `tolerance` is a share (0 to 1) of the published windows that it computed again.
+def decide(policy: Policy, tolerance: Restatement, changes: Changes, gate: Gate | None) -> Decision:
+    """What becomes of a verified run.
 
-    A critical expectation that failed stops the run whatever the policy is. New windows and bookkeeping restate
-    nothing: only updated and retracted windows count against the tolerance. Where readers would see no change at all,
-    nobody needs to approve it.
+    A critical expectation that failed stops the run whatever the policy is. New windows, those that were open before,
+    and bookkeeping restate nothing: only numbers that readers had count against the tolerance. Where readers would see
+    no change at all, nobody needs to approve it.
     """
     if gate is not None and gate.blocks:
         return Decision(Action.STOP, f"the gate is closed: {closed_in_words(gate.critical_failures)}")
-    restated, again = changes.restated, changes.windows_recomputed or 0
-    share = restated / again if again else float(bool(restated))
-    effect = "no published window changes"
-    if restated:
-        effect = f"{restated:,} of {again:,} published windows that the run computed again change ({share:.2%})"
+    restated = changes.of_readers
+    effect = (
+        f"{restated.where} {'changes' if restated.windows == 1 else 'change'}"
+        if restated.windows
+        else "no published number changes"
+    )
+    too_much = list(beyond(tolerance, restated))
+
+    def because(action: Action, rule: str) -> Decision:
+        return Decision(action, f"{effect}, {rule}", rule)
+
     match policy:
         case Policy.ALWAYS:
-            return Decision(Action.PUBLISH, f"the policy is `always`; {effect}")
+            return because(Action.PUBLISH, "the policy is `always`")
         case Policy.NEVER:
-            return Decision(Action.STOP, f"the policy is `never`; {effect}")
+            return because(Action.STOP, "the policy is `never`")
         case Policy.ON_APPROVAL if not changes.changed:
-            return Decision(Action.PUBLISH, f"nothing needs an approval: {effect}")
+            return because(Action.PUBLISH, "nothing needs an approval")
         case Policy.ON_APPROVAL:
-            return Decision(Action.ASK, f"the policy requires an approval; {effect}")
-        case Policy.WITHIN_TOLERANCE if share <= tolerance:
-            return Decision(Action.PUBLISH, f"{effect}, within the tolerance of {tolerance:.2%}")
+            return because(Action.ASK, "the policy requires an approval")
+        case Policy.WITHIN_TOLERANCE if not too_much:
+            return because(Action.PUBLISH, f"within the tolerance ({tolerance.in_words()})")
         case _:
-            return Decision(Action.ASK, f"{effect}, more than the tolerance of {tolerance:.2%}")
+            return because(Action.ASK, f"more than the tolerance allows: {'; '.join(too_much)}")

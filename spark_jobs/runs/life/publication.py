@@ -49,7 +49,7 @@ def conclude(
     if ends_as is not None:
         drop(job, ends_as, "nothing was to be published")
         return Decision(Action.STOP, ends_as.value)
-    decision = decide(policy, job.pipeline.publish.share, verified.changes, verified.gate)
+    decision = decide(policy, job.pipeline.publish.tolerance, verified.changes, verified.gate)
     if decision.action is Action.STOP and not verified.evidence.gate_blocks:
         drop(job, RunStatus.COMPARED_ONLY, decision.why)
     elif decision.action is not Action.PUBLISH or waits:

@@ -16,7 +16,7 @@ from spark_jobs.lakehouse.ledger import Ledger, LedgerRow
 from spark_jobs.lakehouse.staging import Staging
 from spark_jobs.lakehouse.tables import Tables, create_tables
 from spark_jobs.replay.spec import Panes
-from spark_jobs.runs.life.documents import Changes, Outcome, Request, StagedRange, recorded_definition
+from spark_jobs.runs.life.documents import Answer, Approval, Changes, Outcome, Request, StagedRange, recorded_definition
 from spark_jobs.runs.life.lifecycle import RunLife, event_that_drops
 from spark_jobs.runs.life.status import RunStatus
 from spark_jobs.runs.life.store import DEFINITION, RunFolder, RunStore
@@ -106,8 +106,12 @@ def discard_staged(
     progress: Progress,
     why: str,
     status: RunStatus = RunStatus.DISCARDED,
+    *,
+    person: str = "",
 ) -> None:
     """Drop what a run has staged. Raises RunStateError for a run that is published, or that a process works on.
+
+    `person`: who says so, in the words `why`, where nobody has answered the run's question.
 
     It needs the run's definition and its row in the ledger; its other documents may be damaged.
     """
@@ -129,6 +133,11 @@ def discard_staged(
         life.apply(event_that_drops(status), remember, finished_at=None)
         life.attempt = attempts[0]
         Staging(spark, tables.staging(run_id, life.attempt)).drop()
+        if person and folder.read_text(Approval.FILE) is None:
+            said = Approval(
+                decision=Answer.REJECTED, by=person, at=now().isoformat(), comment=why, attempt=life.attempt
+            )
+            said.write(folder)
         _ended(folder, status, why, now())
         life.set(finished_at=now())
 

@@ -108,8 +108,13 @@ class RunStatus(StrEnum):
 
     @property
     def is_failure(self) -> bool:
-        """The run did not do what was requested."""
-        return self.level is Level.BAD or self is RunStatus.REJECTED
+        """The run did not do what was requested. A person's "no" is none."""
+        return self.level is Level.BAD
+
+    @property
+    def is_refused(self) -> bool:
+        """A person has said no to what the run had staged."""
+        return self in (RunStatus.REJECTED, RunStatus.DISCARDED)
 
 
 _SHOWN = {

@@ -26,10 +26,11 @@ def ended_by_force(stage: Stage | None) -> str:
     return f"the run was {how}"
 
 
-def record_end(folder: RunFolder, now: datetime) -> None:
+def record_end(folder: RunFolder, now: datetime, why: str = "") -> None:
     """Write down that nothing works on the run any more, where its documents still say that something does.
 
     For the last step of a run, when all others have ended: a stage that was ended by hand or killed leaves no outcome.
+    `why`: where that is known.
     """
     outcome = Outcome.read(folder)
     stage = stage_at_work(Application.all_of(folder))
@@ -39,8 +40,8 @@ def record_end(folder: RunFolder, now: datetime) -> None:
             "run_id": folder.run_id,
             "status": RunStatus.FAILED,
             "stage": stage,
-            "message": ended_by_force(stage),
-            "hint": BEGIN_AGAIN,
+            "message": why or ended_by_force(stage),
+            "hint": "Start it again: what it had staged is then dropped." if why else BEGIN_AGAIN,
             "finished_at": now.isoformat(),
         }
         Outcome.model_validate({**said, **ended}).write(folder)

@@ -13,7 +13,7 @@ from spark_jobs.definition.union import of_input
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.windows import AnySessionWindows
 from spark_jobs.pins import PartitionRange, ends_of
-from spark_jobs.replay.assign import latest_start, windows_of_each
+from spark_jobs.replay.assign import in_window_time, latest_start, windows_of_each
 from spark_jobs.replay.columns import ADMITTED, DROPPED, EVENT_TIME, OFFSET, STATE, end_offset, records_in
 from spark_jobs.replay.spec import Mode, ReplaySpec
 from spark_jobs.runs.night.account import Account
@@ -34,6 +34,7 @@ def counted_whole(
 
     Those are read once. Where duplicates are dropped, what becomes of the good ones is counted behind that.
     """
+    records = in_window_time(records, spec.windows)
     terms = [] if spec.deduplication is not None else _pair_terms(records, spec, span, F.col(REASON).isNull())
     return _said(_with_source(spark, pipeline, plan, _read(pipeline, records, terms)), spec, span)
 
@@ -204,6 +205,7 @@ def _is_placed(pipeline: Pipeline, records: DataFrame) -> Column:
 
 def counted_pairs(records: DataFrame, spec: ReplaySpec, span: TimeRange | None) -> Account:
     """The terms of the second equation but duplicates, and the pairs of the third, of the good `records`."""
+    records = in_window_time(records, spec.windows)
     row = records.agg(*_pair_terms(records, spec, span)).collect()[0]
     return _said(Account(**row.asDict()), spec, span)
 

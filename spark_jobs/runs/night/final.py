@@ -14,8 +14,10 @@ from pyspark.sql import functions as F
 
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.deduplicate import Deduplicate, DeduplicateKind
+from spark_jobs.eventtime.timestamps import MIN_TIMESTAMP
 from spark_jobs.positions import Bucket, largest
 from spark_jobs.replay.columns import CLOSED_AT, NEVER
+from spark_jobs.replay.defined_windows import windows_of
 from spark_jobs.replay.in_memory_timeline import InMemoryTimeline
 from spark_jobs.replay.spec import ReplaySpec
 from spark_jobs.runs.night.reading import Reading
@@ -99,7 +101,8 @@ def final_until(pipeline: Pipeline, reading: Reading, closes: InMemoryTimeline) 
     before = cut + _remembered(pipeline.deduplicate)
     is_open = closes.positions[:, 0] >= min(before, NEVER)
     first = int(closes.x_from[is_open][0]) if is_open.any() else closes.never_from
-    return min(max(first, _reached_by_ids(pipeline.deduplicate, reading)), closes.never_from)
+    until = min(max(first, _reached_by_ids(pipeline.deduplicate, reading)), closes.never_from)
+    return until if until == MIN_TIMESTAMP else windows_of(pipeline).closed_until(until)
 
 
 def _remembered(section: Deduplicate | None) -> int:

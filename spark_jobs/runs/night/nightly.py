@@ -19,6 +19,7 @@ from spark_jobs.definition.engine import Engine
 from spark_jobs.definition.instants import format_instant
 from spark_jobs.definition.mode import Mode
 from spark_jobs.definition.union import of_input, partition_in_words
+from spark_jobs.eventtime.flink.wall_clock import WallClockWindows
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.lakehouse.ledger import Ledger
 from spark_jobs.lakehouse.publication import TableAt
@@ -27,7 +28,7 @@ from spark_jobs.lakehouse.tables import Tables, create_tables, start_bounds
 from spark_jobs.pins import ends_of
 from spark_jobs.positions import Zone
 from spark_jobs.replay.columns import record_position
-from spark_jobs.replay.defined_windows import windows_of
+from spark_jobs.replay.defined_windows import holds_back, windows_of
 from spark_jobs.replay.flink.inversion import is_past_carried, is_past_discoveries
 from spark_jobs.replay.flink.simulation import can_continue
 from spark_jobs.replay.from_pipeline import application_of, spec_of
@@ -491,6 +492,10 @@ def _why_full(pipeline: Pipeline, before: PreviousRun, limit: int | None, batche
         return "duplicates are found in the whole history"
     if restarts_of(pipeline):
         return "the live job was restarted: its timeline is made as a whole"
+    if isinstance(windows_of(pipeline), WallClockWindows):
+        return "windows in a wall clock's time are read as a whole"
+    if holds_back(pipeline):
+        return "what each source subtask holds back is known from the start of the log"
     if pipeline.engine is Engine.KAFKA_STREAMS and application_of(pipeline).needs_tasks:
         return "the order of each partition decides: it is read as a whole"
     if pipeline.engine is Engine.KAFKA_STREAMS and not before.steps.by_partition:

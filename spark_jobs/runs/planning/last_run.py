@@ -37,7 +37,7 @@ class LastRun(Document):
     definition_hash: str = ""
     description: str = ""
     policy: Policy | None = None
-    tolerance: float | None = None
+    tolerance: str = ""
     owner: str = ""
     links: dict[str, str] = Field(default_factory=dict)
 
@@ -87,7 +87,7 @@ def _said_by(pipeline: Pipeline | None) -> dict[str, Any]:
     return {
         "description": pipeline.description or "",
         "policy": pipeline.publish.policy,
-        "tolerance": pipeline.publish.share,
+        "tolerance": pipeline.publish.tolerance.in_words(),
         "owner": pipeline.owner or "",
         "links": dict(pipeline.links),
     }

@@ -26,10 +26,11 @@ from spark_jobs.eventtime.durations import format_duration
 from spark_jobs.eventtime.flink.strategy import WatermarkStrategy
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.windows import AlignedWindows, AnyWindows
+from spark_jobs.functions.trial import doubts
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.pins import ends_of
 from spark_jobs.replay.columns import PARTITION
-from spark_jobs.replay.defined_windows import fields_without_effect, windows_of
+from spark_jobs.replay.defined_windows import fields_without_effect, lost_by_flink, windows_of
 from spark_jobs.replay.flink.making import way_of
 from spark_jobs.replay.from_pipeline import application_of, strategy_of
 from spark_jobs.runs.life.documents import misfit
@@ -53,6 +54,7 @@ from spark_jobs.sources import (
     cut_at,
     ends_within,
     fidelity_of,
+    good,
     inspect_history,
     is_small,
     names_of,
@@ -218,6 +220,7 @@ def make_plan(
         warnings=(
             *_warnings(pipeline, windows, seen, mode=mode, opened=opened),
             *_emptiness(seen, ends),
+            *doubts(good(read), pipeline),
             *_not_read(pipeline, unread),
             *(() if batches is None else batches.notes),
             *([f"all that is published goes, and what is there now takes its place: {other}"] if other else []),
@@ -462,6 +465,8 @@ def _warnings(
         said += [] if mode is Mode.COMPLETE else fallen_silent(one, windows, own.values(), seen.partitions)
         found += [f"{name}: {text}" if name else text for text in said]
     found += fields_without_effect(pipeline)
+    if mode is not Mode.COMPLETE and (lost := lost_by_flink(pipeline)):
+        found.append(lost)
     if seen.quarantined:
         found.append(f"{seen.quarantined} of {seen.records} records go to quarantine")
     return tuple(found)

@@ -7,6 +7,7 @@ from pyspark.sql import functions as F
 
 from spark_jobs.definition import Pipeline
 from spark_jobs.errors import DefinitionError
+from spark_jobs.functions.prepared import aggregates_of
 from spark_jobs.lakehouse.published_table import PublishedTable
 from spark_jobs.lakehouse.tables import Tables, held_as
 from spark_jobs.replay.spec import complete_name
@@ -26,7 +27,7 @@ def refuse_other_columns(spark: SparkSession, pipeline: Pipeline, records: DataF
     state = table.state()
     were_keys = set() if state is None else set(state.identity)
     problems = []
-    for name, text in pipeline.aggregates.items():
+    for name, text in aggregates_of(pipeline).items():
         if name in were_keys:
             what = "was a key of windows that are published, and cannot be an aggregate in their table"
             problems.append(pipeline.problem(("aggregates", name), what, _HINT))

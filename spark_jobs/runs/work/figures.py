@@ -8,11 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from spark_jobs.formatting import percent, plural
-from spark_jobs.lakehouse.change import VISIBLE, WindowChange
+from spark_jobs.formatting import plural
+from spark_jobs.lakehouse.change import RESTATED, VISIBLE, WindowChange
 from spark_jobs.lakehouse.counts import RunCounts
 from spark_jobs.runs.life.documents import Changes, EarlierRun, Outcome
 
+_OPEN_BEFORE = (WindowChange.WAS_OPEN, WindowChange.OUTGROWN)
+_OF_BEFORE = (*RESTATED, *_OPEN_BEFORE)
+"""Changes of windows that were published before."""
 _PAIRS = ("pairs_on_time", "pairs_late", "pairs_dropped")
 
 
@@ -23,8 +26,10 @@ class RunFigures:
     Attributes:
         by_change: Windows of each `WindowChange`.
         windows_recomputed: Published windows that the run computed again: those whose numbers stay, those that get
-            others, and those that it retracts. Nobody has looked at other published windows. The tolerance and the
-            match share are shares of these. Where each pane is a row of its own, they count panes, as `by_change` does.
+            others, and those that it retracts. Nobody has looked at other published windows. Where each pane is a row
+            of its own, they count panes, as `by_change` does.
+        restated_share: Windows of which a number that readers had changes, as a share of those that readers had on the
+            same days.
         counts: What the run counted, by the names of `RunCounts`. The pairs are those of the windows that it computed:
             a record of overlapping windows is in several. A night reads only what is new, so its windows can have
             dropped more than its late records.
@@ -33,6 +38,7 @@ class RunFigures:
     by_change: Mapping[str, int] | None
     windows_recomputed: int | None
     counts: Mapping[str, int | None]
+    restated_share: float | None = None
 
     @classmethod
     def of(cls, changes: Changes | EarlierRun | None, outcome: Outcome | None = None) -> RunFigures:
@@ -45,7 +51,9 @@ class RunFigures:
             return cls(None, None, counted.known())
         by_change = {kind.value: changes.counts.get(kind, 0) for kind in WindowChange}
         numbers = counted.known() | {name: n for name, n in changes.known().items() if n is not None}
-        return cls(by_change, changes.windows_recomputed, numbers)
+        restated = changes.restated
+        share = None if restated is None else (restated.share if restated.windows else 0.0)
+        return cls(by_change, changes.windows_recomputed, numbers, share)
 
     @property
     def windows(self) -> int | None:
@@ -66,14 +74,18 @@ class RunFigures:
         """Published windows that the run computed again and whose numbers stay."""
         if self.by_change is None or self.windows_recomputed is None:
             return None
-        restated = self.by_change[WindowChange.UPDATED] + self.by_change[WindowChange.RETRACTED]
-        return max(self.windows_recomputed - restated, 0)
+        return max(self.windows_recomputed - sum(self.by_change[kind] for kind in _OF_BEFORE), 0)
+
+    @property
+    def restated(self) -> int | None:
+        """Windows of which a number that readers had is another one, or is gone."""
+        return None if self.by_change is None else sum(self.by_change[kind] for kind in RESTATED)
 
     @property
     def match_share(self) -> float | None:
-        """`unchanged`, as a share (0 to 1) of the windows computed again; None where there were none."""
-        unchanged = self.unchanged
-        return None if unchanged is None or not self.windows_recomputed else unchanged / self.windows_recomputed
+        """`unchanged`, as a share (0 to 1) of the windows that readers had and the run computed again; None: none."""
+        unchanged, again = self.unchanged, (self.unchanged or 0) + (self.restated or 0)
+        return None if unchanged is None or not self.windows_recomputed or not again else unchanged / again
 
     @property
     def computed_in_words(self) -> str:
@@ -81,9 +93,11 @@ class RunFigures:
         if self.by_change is None or self.unchanged is None:
             return ""
         new, other = self.by_change[WindowChange.INSERTED], self.by_change[WindowChange.UPDATED]
-        rows = new + other + self.unchanged
+        was_open = self.by_change[WindowChange.WAS_OPEN]
+        rows = new + other + was_open + self.unchanged
         what = plural(rows, "window" if self.windows in (None, rows) else "pane")
-        return f"{what}: {new:,} new, {other:,} with other numbers, {self.unchanged:,} with the same numbers"
+        opened = f"{was_open:,} that {'was' if was_open == 1 else 'were'} open before, " if was_open else ""
+        return f"{what}: {new:,} new, {opened}{other:,} with other numbers, {self.unchanged:,} with the same numbers"
 
     @property
     def pairs(self) -> int | None:
@@ -120,23 +134,24 @@ class RunFigures:
             on_time, late, dropped = (plural(self._of(name), "(record, window) pair") for name in _PAIRS)
             found["On time"] = f"{on_time} of the windows that the run computed"
             found["Late, counted"] = f"{late}, within the allowed lateness"
-            found["Late, dropped"] = f"{dropped}, {percent(self.dropped_share or 0, 1)} of all"
+            found["Late, dropped"] = dropped
         if (late_records := self.counts["records_late"]) is not None:
-            found["Late records"] = f"{late_records:,} of the records that the run read: a window dropped them"
+            found["Late records"] = f"{late_records:,} of the new records: too late for a window, which dropped them"
         return found
 
 
 def recomputed_windows(computed: int, by_change: Mapping[str, int]) -> int:
     """The published windows among those that a run computed, and those that it retracts. `computed`: rows staged."""
+    gone = sum(by_change.get(kind, 0) for kind in (WindowChange.RETRACTED, WindowChange.OUTGROWN))
     return max(
-        computed - by_change.get(WindowChange.INSERTED, 0) + by_change.get(WindowChange.RETRACTED, 0),
-        by_change.get(WindowChange.UPDATED, 0) + by_change.get(WindowChange.RETRACTED, 0),
+        computed - by_change.get(WindowChange.INSERTED, 0) + gone, sum(by_change.get(kind, 0) for kind in _OF_BEFORE)
     )
 
 
 def changes_in_words(by_change: Mapping[str, int]) -> str:
-    """2 windows inserted, 5 updated. What readers do not see is left out."""
-    parts = [(by_change.get(kind, 0), kind.value) for kind in VISIBLE]
+    """2 windows inserted, 5 updated, 3 that were open before. What readers do not see is left out."""
+    parts = [(by_change.get(kind, 0), kind.value) for kind in VISIBLE if kind not in _OPEN_BEFORE]
+    parts.append((sum(by_change.get(kind, 0) for kind in _OPEN_BEFORE), "that had been open before"))
     parts = [(n, kind) for n, kind in parts if n]
     if not parts:
         return "no window"

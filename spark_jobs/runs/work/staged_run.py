@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -16,6 +16,10 @@ from spark_jobs.runs.life.status import RunKind
 from spark_jobs.runs.life.verdicts import Verdicts
 from spark_jobs.runs.planning.plan_document import Plan
 from spark_jobs.sources import came_since
+from spark_jobs.spark.joins import others, same
+
+BEFORE = "rw_before_"
+"""Before the names of what was published."""
 
 
 @dataclass(frozen=True)
@@ -67,3 +71,11 @@ class StagedRun:
     def is_new(self) -> Column:
         """Whether the run read a record as new: `late` has rows of such records only."""
         return F.lit(True) if self.since is None else came_since(self.since)
+
+
+def with_before(evidence: StagedRun, changes: DataFrame, columns: Sequence[str]) -> DataFrame:
+    """`changes` of the run, joined with the values before of these columns, as `rw_before_<column>`."""
+    identity = (*evidence.identity, *evidence.former)
+    one_each = evidence.before.dropDuplicates(list(identity)) if evidence.may_repeat else evidence.before
+    before = one_each.select(*others(identity), *(F.col(f"`{c}`").alias(f"{BEFORE}{c}") for c in columns))
+    return changes.join(before, same(identity), "left")

@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from spark_jobs.errors import RewindowError, RunStateError
+from spark_jobs.lakehouse.change import RESTATED
 from spark_jobs.lakehouse.difference import Difference
 from spark_jobs.lakehouse.staging import StagedPart
 from spark_jobs.replay.columns import DROPPED, HISTORY_GONE, LATE, ON_TIME, PANE, STATE
@@ -31,6 +32,7 @@ from spark_jobs.runs.life.documents import (
     Request,
     StagedRange,
 )
+from spark_jobs.runs.life.restated import Restated
 from spark_jobs.runs.life.store import RunFolder
 from spark_jobs.runs.night.account import Account
 from spark_jobs.runs.planning.plan_document import Plan
@@ -38,6 +40,7 @@ from spark_jobs.runs.work.comparing import verdicts_of
 from spark_jobs.runs.work.difference import GIVES_WAY, is_last_pane, publication_of, staged_windows
 from spark_jobs.runs.work.figures import recomputed_windows
 from spark_jobs.runs.work.job import Job
+from spark_jobs.runs.work.restating import restated_by
 from spark_jobs.runs.work.staged_run import StagedRun
 from spark_jobs.sources import changed_files, files_there
 from spark_jobs.spark.parallel import run_parallel
@@ -144,6 +147,7 @@ def verified(
             since=staged.since,
         )
         run_before = job.published.latest
+        restates = any(counts.get(change) for change in RESTATED)
         changes = Changes(
             counts=counts,
             causes=difference.causes,
@@ -155,6 +159,7 @@ def verified(
             unchecked=unchecked,
             not_staged=beside,
             history_gone=kept or 0,
+            restated=restated_by(evidence, table.current()) if restates else Restated(),
             **job.result.counts.counted(),
         )
         changes.write(job.folder)
@@ -259,6 +264,7 @@ def earlier_runs(folder: RunFolder, run_before: str | None) -> tuple[EarlierRun,
                 requested_at=request.requested_at,
                 counts=changes.counts,
                 windows_recomputed=changes.windows_recomputed,
+                restated=changes.restated,
                 span=plan.span if plan else None,
                 **changes.counted(),
             )

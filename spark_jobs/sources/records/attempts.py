@@ -160,6 +160,8 @@ def _reason(spark: SparkSession, one: Attempt, misread: Sequence[tuple[Column, s
             why = F.concat(
                 F.lit("the value '"), inputs[0], F.lit(f"' of the type {kinds[0]} cannot be cast to {kinds[1]}")
             )
+        elif name == "RaiseError":  # a function of the definition's own, or raise_error()
+            why = F.element_at(column_of(spark, node.children().apply(1)), "errorMessage")
         elif name in _DIVISIONS:
             why = F.when(column_of(spark, node.children().apply(1)) == F.lit(0), "division by zero").otherwise(
                 "overflow"

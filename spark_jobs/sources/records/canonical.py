@@ -36,6 +36,7 @@ from spark_jobs.definition.instants import format_instant
 from spark_jobs.definition.payload import EventTime
 from spark_jobs.definition.position import Position
 from spark_jobs.definition.yaml_tree import FieldPath
+from spark_jobs.functions.prepared import aggregates_of
 from spark_jobs.pins import ClockBound, PinnedSchemas, PinnedSnapshot
 from spark_jobs.replay import aggregates
 from spark_jobs.replay.columns import (
@@ -398,7 +399,7 @@ def _with_later_expressions(records: DataFrame, pipeline: Pipeline) -> DataFrame
             admits = F.col(ADMITTED)
     records = _with_ids(records, pipeline, admits)
     later = {}
-    for name, text in pipeline.aggregates.items():
+    for name, text in aggregates_of(pipeline).items():
         path = ("aggregates", name)
         try:
             found = aggregates.foreign(records, text)

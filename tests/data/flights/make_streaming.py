@@ -53,8 +53,11 @@ def recorded(spark: SparkSession, servers: str, checkpoint: Path) -> pa.Table:
             F.sum("distance").alias("distance"),
             F.min("distance").alias("shortest"),
             F.max("distance").alias("longest"),
+            F.sum(F.col("distance") * 1.609344).alias("kilometres"),
         )
-        .select("carrier", F.col("w.start").alias("window_start"), "flights", "distance", "shortest", "longest")
+        .select(F.col("w.start").alias("window_start"), "*")
+        .drop("w")
+        .select("carrier", "window_start", "flights", "distance", "shortest", "longest", "kilometres")
         .writeStream.outputMode("append")
         .option("checkpointLocation", str(checkpoint))
         .trigger(availableNow=True)

@@ -1,0 +1,4 @@
+package job;
+
+/** No function at all. */
+public class Plain {}
