@@ -130,6 +130,10 @@ class RuleBook(ABC):
         """What decides the windows in place of the timeline; None: the timeline does."""
         return None
 
+    def is_read(self, spec: ReplaySpec) -> Column:
+        """Whether the live job's windows and watermark read a canonical record."""
+        return F.lit(True)
+
     def read(self, records: DataFrame, spec: ReplaySpec) -> DataFrame:
         """The canonical records that the live job's windows and watermark read."""
         return records

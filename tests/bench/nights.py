@@ -107,10 +107,10 @@ def run_nights(
     done: list[Night] = []
     for number, records in enumerate(arrivals(count), 1):
         _write(folder / "data", number, records)
-        jobs, commits, processor, began = _jobs(spark), _commits(warehouse), _processor(), time.perf_counter()
+        jobs, commits, processor, began = _jobs(spark), _commits(warehouse), processor_seconds(), time.perf_counter()
         with input_read(spark) as read:
             result = reconcile(spark, pipeline, NoProgress())
-            seconds, processor = time.perf_counter() - began, _processor() - processor
+            seconds, processor = time.perf_counter() - began, processor_seconds() - processor
         jobs, commits = _jobs(spark) - jobs, _commits(warehouse) - commits
         is_maintained = number % WEEK == 0
         if is_maintained:  # a night lasts seconds here, so that a snapshot is never a week old
@@ -188,7 +188,7 @@ def _jobs(spark: SparkSession) -> int:
     return java_context(spark).dagScheduler().numTotalJobs()
 
 
-def _processor() -> float:
+def processor_seconds() -> float:
     """The seconds that this process and its children, Spark's JVM among them, have had a core."""
     here = psutil.Process()
     times = [process.cpu_times() for process in (here, *here.children(recursive=True))]

@@ -8,8 +8,9 @@ import pytest
 from pyspark.sql import functions as F
 
 from spark_jobs.definition.instants import parse_instant
+from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.windows import CalendarDayWindows, CumulativeWindows, SlidingWindows, TumblingWindows
-from spark_jobs.replay.assign import assign_windows, latest_end
+from spark_jobs.replay.assign import assign_windows, latest_end, windows_of_each
 from spark_jobs.replay.grid import end_grid
 from tests.sampling import first_of
 
@@ -50,6 +51,11 @@ def agree(spark, windows, times: list[int]) -> None:
     assert sorted((r[0], r[1], r[2]) for r in rows) == sorted(
         (t, w.start, w.end) for t in times for w in windows.assign(t)
     )
+    span = TimeRange(times[len(times) // 3], times[len(times) // 2])
+    counts = [windows_of_each(windows, chosen) for chosen in (None, span)]
+    for time, every, chosen in frame.select("rw_event_time", *counts).collect():
+        assert every == len(assigned := windows.assign(time))
+        assert chosen == sum(span.start <= w.start < span.end for w in assigned)
     for row in rows:
         assert grid.ends(row["index"], 1)[0] == row["window_end"] == row["floor"] == row["shifted"]
         assert grid.first_index_at_or_after(row["window_end"]) == row["index"]

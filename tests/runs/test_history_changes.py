@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.errors import DefinitionError, HistoryError, SourceError
+from spark_jobs.eventtime.durations import DAY
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.replay.columns import HISTORY_GONE
 from spark_jobs.runs.life.documents import Changes
@@ -46,6 +47,11 @@ class Nights:
     def put(self, name: str, numbers: range | list[int], **other: object) -> Path:
         write(self.data, [record(i, **other) for i in numbers], name)
         return self.data / name
+
+    def put_another_log(self, name: str, numbers: range) -> None:
+        """The same offsets, a day later."""
+        rows = (record(i) for i in numbers)
+        write(self.data, [row | {"a": row["a"] + DAY, "t": row["t"] + DAY} for row in rows], name)
 
     def night(self, **options: object) -> RunResult:
         return reconcile(self.spark, self.defined, LogProgress(), **options)  # pyright: ignore[reportArgumentType]
@@ -178,7 +184,7 @@ def test_as_many_new_records_as_are_gone_hide_nothing(of_any_size: Nights) -> No
     # Another log is refused, also where the definition has changed too.
     for file in nights.data.iterdir():
         file.unlink()
-    nights.put("y.json", range(40))
+    nights.put_another_log("y.json", range(40))
     text = (nights.folder / f"{nights.defined.name}.yaml").read_text().replace("sum(v)", "sum(v + 1)")
     changed = replace(nights, defined=load_pipeline(nights.folder / f"{nights.defined.name}.yaml", text=text))
     with pytest.raises(HistoryError, match="the history is another one"):
@@ -196,20 +202,20 @@ def test_a_log_that_begins_anew_is_refused(of_any_size: Nights) -> None:
     nights.put("a.json", range(200)).rename(nights.data / "x.json")
     nights.night()
     (nights.data / "x.json").unlink()
-    nights.put("y.json", range(40))
+    nights.put_another_log("y.json", range(40))
     before = nights.windows()
-    for begin in (nights.night, nights.full, lambda: nights.full(start=T0)):
+    for begin in (nights.night, nights.full, lambda: nights.full(start=T0 + DAY)):
         with pytest.raises(HistoryError, match="the history is another one") as refused:
             begin()
         assert "--another-log" in (refused.value.hint or "")
     with pytest.raises(DefinitionError, match="over a part of the range"):
-        nights.full(start=T0, another_log=True)
+        nights.full(start=T0 + DAY, another_log=True)
     assert nights.windows() == before
     plan = make_plan(nights.spark, nights.defined, another_log=True)
     assert "all that is published goes" in plan.warnings[-1] and plan_from_json(plan.to_json()) == plan
     nights.full(another_log=True)
     nights.assert_as_one_full_run()
-    nights.put("z.json", range(40, 60))
+    nights.put_another_log("z.json", range(40, 60))
     assert nights.night().continued_from is not None, "it is the log that was read now"
     assert nights.full(another_log=True).changes == {}, "and the same log is no other one"
 
@@ -223,7 +229,7 @@ def test_a_log_that_is_written_into_other_files_is_read_as_a_whole(of_any_size: 
     for number in range(3):
         (nights.data / f"{number}.json").unlink()
     nights.put("all.json", range(160))
-    assert "other files have come" in nights.night().note
+    assert "150 records of" in (note := nights.night().note) and "lie below the end offsets" in note
     nights.assert_as_one_full_run()
 
 

@@ -25,6 +25,7 @@ from spark_jobs.runs.work.progress import NoProgress
 from spark_jobs.spark.jars import fetch_jars
 from spark_jobs.spark.java import find_java
 from tests.kafka import Sent, produce
+from tests.runs.accounts import check_account
 from tests.sampling import first_of
 
 START = 1_357_034_400_000
@@ -147,6 +148,7 @@ def test_a_backfill_publishes_the_rows_that_the_application_gave_last(spark, ser
     pipeline = defined(name, servers)
     result = backfilled(spark, pipeline)
     assert published(spark, result) == last_values(pipeline, first_day)
+    check_account(result)
 
 
 NEVER_RESTARTED_SO = {"grace": "3 s", "restarts": [{"offsets": {0: 56, 1: 56}}]}

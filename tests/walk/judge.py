@@ -22,7 +22,8 @@ class Case:
     `present` are the good records that are there, in order. `ever` are those and the ones that are gone since they were
     read, as they were then. `bad` belong into quarantine, also those that are gone. `before`: what was published.
     `starts`: the run computes the windows that start in this range (epoch ms) alone; None: all of them. `batches`:
-    those of a query that has read the records. `periodic`: watermarks come at ticks.
+    those of a query that has read the records. `periodic`: watermarks come at ticks. `read_before`: the places
+    that runs before this one have read.
     """
 
     shape: Shape
@@ -34,6 +35,7 @@ class Case:
     starts: range | None = None
     batches: tuple[int, ...] = ()
     periodic: bool = False
+    read_before: Collection[Place] = ()
 
     @cached_property
     def gone(self) -> list[Record]:
@@ -76,7 +78,9 @@ class Case:
         if self.starts is not None and cell[1] not in self.starts:
             return was
         if was is not None and self.gone and self._has_gone(cell, any_key=False):
-            return replace(was, is_kept=True)
+            more = sum(r.place not in self.read_before for r in self._records_of.get(cell, ()))
+            counted = replace(was.counted, not_counted=was.counted.not_counted + more)
+            return replace(was, is_kept=True, counted=counted)
         if self.gone and self._is_final(cell) and cell not in self._new_cells:
             return was
         return self._rights(cell)[-1]
@@ -88,8 +92,26 @@ class Case:
 
     @cached_property
     def counts_twice(self) -> bool:
-        """Whether windows that are kept would count records that count elsewhere by now: a run is to be refused."""
-        return bool(self.gone) and any(self._of_totals(self.ideal()))
+        """Whether windows lack more records than are gone there: some count elsewhere, so that the run is refused."""
+        if not self.gone or self._merges or self.batches or self.shape is Shape.DEDUPLICATE:
+            return False
+        lacks, gone = Counter[Cell](), Counter[Cell]()
+        for cell, row in self.before.windows.items():
+            if (self.starts is None or cell[1] in self.starts) and not self._is_final(cell):
+                there = sum(r.place in self.read_before for r in self._records_of.get(cell, ()))
+                lacks[None, cell[1], cell[2]] += max(0, row.counted.all - there)
+        for _, windows in self._windows_of_gone:
+            gone.update((None, w.start, w.end) for w in windows)
+        return any(gone[span] and count > gone[span] for span, count in lacks.items())
+
+    @cached_property
+    def _records_of(self) -> Mapping[Cell, list[Record]]:
+        """The records that are there, by window."""
+        found, assigner = defaultdict[Cell, list[Record]](list), assigner_of(self.shape)
+        for r in self.present:
+            for w in assigner.assign(r.time):
+                found[key_of(r, self.shape, self.regions), w.start, w.end].append(r)
+        return found
 
     # Windows.
 

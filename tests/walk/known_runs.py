@@ -120,6 +120,7 @@ class Runs:
             _starts(step) if isinstance(step, s.Part) else None,
             log.batches,
             self.walk.periodic,
+            read_before=frozenset(self.ever),
         )
 
     def ran(self, step: s.Step, log: Log) -> None:

@@ -84,6 +84,6 @@ def _row(row: Mapping[str, Any]) -> Row:
     return Row(
         None if row.get("n") is None or row.get("state") == "open" else (row["n"], row["total"]),
         None if row.get("n__complete") is None else (row["n__complete"], row["total__complete"]),
-        Counted(*(row.get(f"records_{name}") or 0 for name in ("on_time", "late", "dropped"))),
+        Counted(*(row.get(f"records_{name}") or 0 for name in ("on_time", "late", "dropped", "not_counted"))),
         row["state"] == HISTORY_GONE,
     )

@@ -37,6 +37,8 @@ SHORT = (
     "rolled back and filled with other values",
     "a run of a part, then a night",
     "records without a position arrive",
+    "the definition changes after records were lost",
+    "a partition is silent over a night, and the watermark has a timer",
 )
 """The stories that `make test` takes: one of each kind of fault."""
 
@@ -64,7 +66,7 @@ def _ends_right(walker: Walker, name: str) -> None:
     assert fault is None, fault.shown()
 
 
-@pytest.mark.parametrize("name", _of(Kind.ICEBERG, Kind.FILES, Kind.QUERY))
+@pytest.mark.parametrize("name", _of(Kind.ICEBERG, Kind.FILES, Kind.QUERY, Kind.UNION))
 def test_a_walk_that_once_went_wrong_ends_right(walker: Walker, name: str) -> None:
     _ends_right(walker, name)
 
@@ -74,7 +76,7 @@ def test_a_walk_over_hive_that_once_went_wrong_ends_right(walker: Walker, name: 
     _ends_right(walker, name)
 
 
-@pytest.mark.parametrize("name", _of(Kind.TOPIC))
+@pytest.mark.parametrize("name", _of(Kind.TOPIC, Kind.STITCHED))
 def test_a_walk_over_a_topic_that_once_went_wrong_ends_right(
     walker: Walker, name: str, kafka: AdministeredBroker
 ) -> None:

@@ -40,6 +40,12 @@ class Counted:
     on_time: int = 0
     late: int = 0
     dropped: int = 0
+    not_counted: int = 0
+
+    @property
+    def all(self) -> int:
+        """All that the window has ever had."""
+        return self.on_time + self.late + self.dropped + self.not_counted
 
 
 @dataclass(slots=True)

@@ -47,10 +47,13 @@ class KafkaStreamsRules(RuleBook):
     def timeline(self, spec: ReplaySpec, request: TimelineRequest, thresholds: Thresholds) -> Timeline:
         return streams_timeline(spec, request, thresholds)
 
-    def read(self, records: DataFrame, spec: ReplaySpec) -> DataFrame:
+    def is_read(self, spec: ReplaySpec) -> Column:
         """A record without a key, or with a time before 1970, is ignored: it does not move stream time (rule 3)."""
-        read = records.where(F.col(EVENT_TIME).isNull() | (F.col(EVENT_TIME) >= 0))
-        return read.where(has_key(spec.keys)) if spec.keys else read
+        is_read = F.col(EVENT_TIME).isNull() | (F.col(EVENT_TIME) >= 0)
+        return is_read & has_key(spec.keys) if spec.keys else is_read
+
+    def read(self, records: DataFrame, spec: ReplaySpec) -> DataFrame:
+        return records.where(self.is_read(spec))
 
     def with_watermark(self, records: DataFrame, spec: ReplaySpec) -> DataFrame:
         """By stream time, less the grace and 1 ms: a stream time before the first of `records` closes nothing there."""

@@ -32,7 +32,9 @@ class AccountTerms(BaseModel):
     good: int = Field(default=0, description="those that can be used")
     filtered_after: int = Field(default=0, description="of the good ones, those that `filter.after_watermark` rejects")
     set_aside: int = Field(default=0, description="those that the live job drops as duplicates")
-    without_window: int = Field(default=0, description="those that lie in no window, or have no event time")
+    without_window: int = Field(
+        default=0, description="those that lie in no window, have no event time, or that the live job ignores"
+    )
     entered: int = Field(default=0, description="those that came to a window")
     pairs: int | None = Field(default=None, description="pairs of these records and their windows")
     pairs_of_windows: int | None = Field(default=None, description="pairs that the windows count, less those before")
@@ -74,6 +76,6 @@ def joined(records: Account, pairs: Account, of_windows: int | None, set_aside: 
         "pairs": pairs.pairs,
         "pairs_of_windows": of_windows,
         "set_aside": set_aside,
-        "unknown": (*records.unknown, *pairs.unknown, *unsaid),
+        "unknown": tuple(dict.fromkeys((*records.unknown, *pairs.unknown, *unsaid))),
     }
     return records.model_copy(update=update)

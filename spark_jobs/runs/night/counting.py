@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.union import of_input
 from spark_jobs.eventtime.ranges import TimeRange
+from spark_jobs.eventtime.windows import AnySessionWindows
 from spark_jobs.pins import PartitionRange, ends_of
 from spark_jobs.replay.assign import in_window_time, latest_start, windows_of_each
 from spark_jobs.replay.columns import ADMITTED, DROPPED, EVENT_TIME, OFFSET, STATE, end_offset, records_in
@@ -26,9 +27,20 @@ from spark_jobs.sources.records.decode import REASON
 from spark_jobs.spark.conditions import all_of
 
 
-def counted_records(spark: SparkSession, pipeline: Pipeline, plan: Plan, records: DataFrame) -> Account:
-    """The terms of the first equation of a run that reads the whole history; `records`: its canonical ones."""
-    account, parts = _read(pipeline, records), _parts(spark, pipeline, plan)
+def counted_whole(
+    spark: SparkSession, pipeline: Pipeline, plan: Plan, records: DataFrame, spec: ReplaySpec, span: TimeRange | None
+) -> Account:
+    """The account of a run that reads the whole history, but its windows; `records`: its canonical ones.
+
+    Those are read once. Where duplicates are dropped, what becomes of the good ones is counted behind that.
+    """
+    records = in_window_time(records, spec.windows)
+    terms = [] if spec.deduplication is not None else _pair_terms(records, spec, span, F.col(REASON).isNull())
+    return _said(_with_source(spark, pipeline, plan, _read(pipeline, records, terms)), spec, span)
+
+
+def _with_source(spark: SparkSession, pipeline: Pipeline, plan: Plan, account: Account) -> Account:
+    parts = _parts(spark, pipeline, plan)
     if not any(opened.topic is not None for _, opened, _ in parts):
         rows = sum(opened.frame.count() for _, opened, _ in parts)
         if rows == account.unplaced + account.quarantined + account.good:
@@ -65,13 +77,14 @@ def _is_counted_by_night(pipeline: Pipeline, opened: OpenHistory) -> bool:
     return is_cheap and unfiltered(pipeline) is None
 
 
-def _read(pipeline: Pipeline, records: DataFrame) -> Account:
-    """What the records are that a run has read."""
+def _read(pipeline: Pipeline, records: DataFrame, more: Sequence[Column] = ()) -> Account:
+    """What the records are that a run has read; `more`: terms of the other equations."""
     placed, good = _is_placed(pipeline, records), F.col(REASON).isNull()
     counts = records.agg(
         F.count_if(~placed).alias("unplaced"),
         F.count_if(placed & ~good).alias("quarantined"),
         F.count_if(good).alias("good"),
+        *more,
     )
     return Account(**counts.collect()[0].asDict())
 
@@ -191,32 +204,44 @@ def _is_placed(pipeline: Pipeline, records: DataFrame) -> Column:
 
 
 def counted_pairs(records: DataFrame, spec: ReplaySpec, span: TimeRange | None) -> Account:
-    """The terms of the second equation but duplicates, and the pairs of the third with a window that starts in `span`.
+    """The terms of the second equation but duplicates, and the pairs of the third, of the good `records`."""
+    records = in_window_time(records, spec.windows)
+    row = records.agg(*_pair_terms(records, spec, span)).collect()[0]
+    return _said(Account(**row.asDict()), spec, span)
 
-    `records`: the good ones that come to the windows. None as the span: all windows. Of sessions the pairs in a part of
-    the range are not known: where one begins, its records say together.
+
+def _pair_terms(
+    records: DataFrame, spec: ReplaySpec, span: TimeRange | None, among: Column | None = None
+) -> list[Column]:
+    """Aggregates of the good records, of those that are `among` these; of pairs those with a start in `span`.
+
+    None as the span: all windows. A record has one session; in which part of the range it begins, its records say
+    together.
     """
-    admitted = F.lit(True)
+    good = F.lit(True) if among is None else among
+    admitted, is_windowed = good, spec.rules.is_read(spec) & F.col(EVENT_TIME).isNotNull()
     if spec.after_watermark is not None:
         condition = F.col(ADMITTED) if ADMITTED in records.columns else F.expr(spec.after_watermark)
-        admitted = F.coalesce(condition, F.lit(False))
-    records = in_window_time(records, spec.windows)
-    has_window = has_time = F.col(EVENT_TIME).isNotNull()
+        admitted = F.when(good, F.coalesce(condition, F.lit(False)))
     if not spec.has_sessions and spec.aligned_windows.leaves_gaps:
         ends = latest_start(spec.aligned_windows) + F.lit(spec.aligned_windows.longest)
-        has_window = has_time & (ends > F.col(EVENT_TIME))
+        is_windowed = is_windowed & (ends > F.col(EVENT_TIME))
     own = F.lit(1) if spec.has_sessions else windows_of_each(spec.aligned_windows, span)
-    row = records.agg(
-        F.count_if(~admitted).alias("filtered_after"),
-        F.count_if(admitted & ~has_window).alias("without_window"),
-        F.count_if(admitted & has_window).alias("entered"),
-        F.coalesce(F.sum(F.when(admitted & has_window, own)), F.lit(0)).alias("pairs"),
-    ).collect()[0]
-    account = Account(**row.asDict())
-    if not (spec.has_sessions and span is not None):
+    entered = admitted & is_windowed
+    return [
+        F.count_if(good & ~admitted).alias("filtered_after"),
+        F.count_if(admitted & ~is_windowed).alias("without_window"),
+        F.count_if(entered).alias("entered"),
+        F.coalesce(F.sum(F.when(entered, own)), F.lit(0)).alias("pairs"),
+    ]
+
+
+def _said(account: Account, spec: ReplaySpec, span: TimeRange | None) -> Account:
+    """The account without pairs that nobody can count; it says why."""
+    if not spec.has_sessions or (span is None and isinstance(spec.windows, AnySessionWindows)):
         return account
-    why = "where a session begins, its records say together: a run over a part of the range does not count its pairs"
-    return account.model_copy(update={"pairs": None, "unknown": (why,)})
+    why = "which windows a record is in, other records say: pairs are counted of sessions in runs over the whole range"
+    return account.model_copy(update={"pairs": None, "unknown": (*account.unknown, why)})
 
 
 def pairs_in(windows: DataFrame) -> int:

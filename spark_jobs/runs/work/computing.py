@@ -26,7 +26,7 @@ from spark_jobs.runs.life.documents import ChunkDocument, StagedRange
 from spark_jobs.runs.life.start import from_table, full_range, keep_reasons
 from spark_jobs.runs.night.account import Account, joined
 from spark_jobs.runs.night.affected import AffectedWindows, PreviousRun
-from spark_jobs.runs.night.counting import counted_night, counted_pairs, counted_records, pairs_in, pairs_in_sessions
+from spark_jobs.runs.night.counting import counted_night, counted_pairs, counted_whole, pairs_in, pairs_in_sessions
 from spark_jobs.runs.night.retained import keep_of_range, keep_touched
 from spark_jobs.runs.planning.chunking import chunks_of
 from spark_jobs.runs.planning.plan import read_planned
@@ -97,12 +97,10 @@ class FullWork:
 
     def account(self, replay: Replay, before: DataFrame) -> Account:
         """What became of each record, and of each pair of a record and a window. `before`: not used."""
-        job = self.job
-        records, pairs = run_parallel(
-            job.spark,
-            lambda: counted_records(job.spark, job.pipeline, job.plan, self.to_quarantine),
-            lambda: counted_pairs(replay.deduplicated, job.spec, None if job.plan.is_whole else job.plan.span),
-        )
+        job, span = self.job, None if self.job.plan.is_whole else self.job.plan.span
+        records = pairs = counted_whole(job.spark, job.pipeline, job.plan, self.to_quarantine, job.spec, span)
+        if job.spec.deduplication is not None:
+            pairs = counted_pairs(replay.deduplicated, job.spec, span)
         counted = job.staging.rows()
         if PANE in counted.columns and STATE in counted.columns:
             counted = counted.where(is_last_pane(job.spec))

@@ -33,9 +33,12 @@ class Accounts:
         pipeline(folder, name, **options)
 
     def defined(self, more: str = "", changed: tuple[str, str] = ("", "")) -> Pipeline:
-        path = self.folder / f"{self.name}.yaml"
-        path.write_text(path.read_text().replace(*changed) + more)
-        return load_pipeline(path)
+        self.path.write_text(self.path.read_text().replace(*changed) + more)
+        return load_pipeline(self.path)
+
+    @property
+    def path(self) -> Path:
+        return self.folder / f"{self.name}.yaml"
 
     def full(self, defined: Pipeline) -> Account:
         return self._of(execute(self.spark, defined, make_plan(self.spark, defined), NoProgress(), store=self.store))
@@ -104,6 +107,21 @@ def test_sessions_that_are_open_count_no_records(spark, tmp_path) -> None:
     found = accounts.full(accounts.defined())
     assert found.unaccounted_pairs in (0, None)
     assert found.unaccounted_pairs == 0 or "not out yet" in found.unknown[0]
+
+
+def test_records_that_kafka_streams_ignores_lie_in_no_window(spark, tmp_path) -> None:
+    accounts = Accounts(spark, tmp_path, "streams_account")
+    text = accounts.path.read_text().replace("end_of_input: flush\n", "")
+    watermark = next(line for line in text.splitlines() if line.startswith("watermark:"))
+    accounts.path.write_text(text.replace(watermark, "engine: kafka_streams\nwatermark: {grace: 10 s}"))
+    defined = accounts.defined()
+    without_key = [record(i, k=None if i % 20 == 7 else "a", t=T0 + i * 1000) for i in range(240)]
+    write(tmp_path / "data", without_key[:200], "a.json")
+    whole = accounts.full(defined)
+    assert whole.without_window == 10 and (whole.unaccounted_records, whole.unaccounted_pairs) == (0, 0)
+    write(tmp_path / "data", without_key[200:], "b.json")
+    night = accounts.night(defined)
+    assert night.without_window == 2 and (night.unaccounted_records, night.unaccounted_pairs) == (0, 0)
 
 
 def without_one(records: DataFrame) -> DataFrame:
