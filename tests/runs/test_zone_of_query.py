@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
+from spark_jobs.runs.planning.live_batches import refuse_other_zone
 
 from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.errors import HistoryError
 from spark_jobs.eventtime.spark.checkpoint import Checkpoint, read_checkpoint
-from spark_jobs.runs.planning.live_batches import refuse_other_zone
 
 DEFINITION = """
 name: visits
