@@ -95,7 +95,6 @@ def test_it_is_planned_and_run_and_goes_on_night_after_night_and_is_reported(
     rows = spark.table(Tables.of(full).windows).where("n > 0").collect()
     found = {(row["k"], int(row["window_start"].timestamp() * 1000)): row["n"] for row in rows}
     assert found == dict(expected)
-    assert sum(expected.values()) < len(log), "some records are late"
 
     folder = RunStore.configured().folder(result.run_id)
     facts = Facts.model_validate(folder.read("facts.json"))
