@@ -81,14 +81,10 @@ class Query:
 
 @dataclass(slots=True)
 class Script:
-    """What a script holds. `others`: statements that are none of these.
-
-    `view_columns`: the names of a view's columns, where the script lists them.
-    """
+    """What a script holds. `others`: statements that are none of these."""
 
     tables: dict[str, SourceTable] = field(default_factory=dict)
     views: dict[str, SqlNode] = field(default_factory=dict)
-    view_columns: dict[str, tuple[str, ...]] = field(default_factory=dict)
     settings: dict[str, Located] = field(default_factory=dict)
     queries: list[Query] = field(default_factory=list)
     others: list[SqlNode] = field(default_factory=list)
@@ -102,20 +98,6 @@ def read_script(statements: list[SqlNode]) -> Script:
     return script
 
 
-def inner_queries(query: SqlNode, script: Script) -> Iterator[SqlNode]:
-    """The SELECTs with GROUP BY below a query, and in the views that it reads, each text once."""
-    seen: set[str] = {query.text}
-    waiting = query.all()[1:] if query.kind == "SELECT" else query.all()
-    while waiting:
-        node = waiting.pop(0)
-        if node.kind == "IDENTIFIER" and node.names[-1] in script.views and node.text not in seen:
-            seen.add(node.text)
-            waiting += script.views[node.names[-1]].all()
-        elif node.kind == "SELECT" and node.text not in seen and node.operands[4]:
-            seen.add(node.text)
-            yield node
-
-
 def _add(script: Script, statement: SqlNode) -> None:
     parts = statement.operands
     match statement.type:
@@ -127,7 +109,9 @@ def _add(script: Script, statement: SqlNode) -> None:
             script.tables[table.name] = table
         case "SqlCreateView":
             query = next(part for part in parts if part.kind in ("SELECT", "WITH", "UNION"))
-            _add_view(script, parts[0], parts[1], query)
+            if parts[1].operands:
+                script.others.append(statement)
+            script.views[parts[0].names[-1]] = _without_with(script, query)
         case "SqlExecute" | "SqlStatementSet":
             for part in filter(None, parts):
                 _add(script, part)
@@ -165,13 +149,10 @@ def _without_with(script: Script, query: SqlNode) -> SqlNode:
     items, body = query.operands
     for item in items.operands:
         name, columns, inner = item.operands[:3]
-        _add_view(script, name, columns, inner)
+        if columns.operands:
+            script.others.append(item)
+        script.views[name.names[-1]] = _without_with(script, inner)
     return body
-
-
-def _add_view(script: Script, name: SqlNode, columns: SqlNode, query: SqlNode) -> None:
-    script.views[name.names[-1]] = _without_with(script, query)
-    script.view_columns[name.names[-1]] = tuple(column.names[-1] for column in columns.operands)
 
 
 def _table(statement: SqlNode) -> SourceTable:
