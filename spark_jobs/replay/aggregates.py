@@ -261,10 +261,17 @@ def analyzer_message(frame: DataFrame, problem: AnalysisException) -> tuple[str,
 
 def no_column(name: str, columns: Sequence[str]) -> tuple[str, str]:
     """The problem of a name that none of `columns` has, and a hint."""
-    near = nearest(name.rpartition(".")[2], columns)
+    near = _behind_alias(name, columns) or nearest(name.rpartition(".")[2], columns)
     listed = ", ".join(columns[:_SHOWN_COLUMNS]) + (", ..." if len(columns) > _SHOWN_COLUMNS else "")
     hint = f"did you mean `{near}`? " if near else ""
     return f"there is no column `{name}`", f"{hint}known columns: {listed or 'none'}"
+
+
+def _behind_alias(name: str, columns: Sequence[str]) -> str:
+    """The name without an alias before it, as `item.id` of `s.item.id`; empty where no column follows one."""
+    known, parts = {column.lower() for column in columns}, name.split(".")
+    found = (".".join(parts[place:]) for place in range(1, len(parts)) if parts[place].lower() in known)
+    return next(found, "")
 
 
 def is_additive(spark: SparkSession, text: str) -> bool:

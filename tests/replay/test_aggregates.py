@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spark_jobs.errors import DefinitionError
-from spark_jobs.replay.aggregates import conditional, problems, running
+from spark_jobs.replay.aggregates import conditional, no_column, problems, running
 
 
 @pytest.mark.parametrize(
@@ -72,3 +72,9 @@ def test_deterministic_expressions_pass(spark, text) -> None:
 def test_distinct_is_refused_for_every_pane(spark) -> None:
     with pytest.raises(DefinitionError, match="panes: last"):
         running(spark, "count(DISTINCT x)", "w")
+
+
+@pytest.mark.parametrize(("name", "near"), [("s.item.id", "item.id"), ("s.item", "item"), ("idd", "id")])
+def test_an_alias_before_a_column_is_left_out_of_the_suggestion(name: str, near: str) -> None:
+    _, hint = no_column(name, ["id", "item"])
+    assert hint == f"did you mean `{near}`? known columns: id, item"
