@@ -24,6 +24,7 @@ from spark_jobs.errors import DefinitionError, HistoryError
 from spark_jobs.eventtime.durations import format_duration
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.spark.batches import Batch, Batches, BatchKind, BatchLog, OffsetRanges, batches_of
+from spark_jobs.eventtime.spark.checkpoint import Checkpoint
 from spark_jobs.eventtime.spark.logs import Partition
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.replay.spark.microbatches import MicroBatches
@@ -35,6 +36,8 @@ from spark_jobs.sources.checkpoint import (
     read_once,
 )
 from spark_jobs.sources.files.query_files import ROWS, file_source
+
+_ZONE = "spark.sql.session.timeZone"
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +187,7 @@ def _committed(
 ) -> LiveBatches:
     """All committed batches that the checkpoint and the archive have; with `gaps: approximate` others between them."""
     checkpoint = with_archive(spark, pipeline, watermark, read_once(spark, files), files.path)
+    refuse_other_zone(pipeline, checkpoint, files.path)
     found, estimated = batches_of(checkpoint), ()
     if watermark.gaps is Gaps.APPROXIMATE and found.missing:
         places = () if pipeline.inputs or pipeline.has_files_of_query else _places(found, pipeline, watermark)
@@ -198,6 +202,21 @@ def _committed(
         estimated,
         watermark.trigger or 0,
     )
+
+
+def refuse_other_zone(pipeline: Pipeline, checkpoint: Checkpoint, path: str) -> None:
+    """Raises HistoryError where the query ran in another time zone than the definition names.
+
+    Spark 4.0 does not record the zone: only what an offsets file has can contradict.
+    """
+    zones = {zone for conf in checkpoint.offsets.confs if (zone := conf.get(_ZONE)) is not None}
+    own = getattr(pipeline.window, "time_zone", None)
+    if own is not None and (others := zones - {own}):
+        raise HistoryError(
+            f"the query ran with {_ZONE} = {', '.join(sorted(others))}, and `window.time_zone` is {own}",
+            path,
+            "Name the query's own zone in the definition.",
+        )
 
 
 def _without_checkpoint(
