@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
+from spark_jobs.runs.planning.live_batches import refuse_other_zone
 
 from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.errors import HistoryError
 from spark_jobs.eventtime.spark.checkpoint import Checkpoint, read_checkpoint
-from spark_jobs.runs.planning.live_batches import refuse_other_zone
 
 DEFINITION = """
 name: visits
@@ -39,7 +39,7 @@ def checkpoint(*confs: dict[str, str]) -> Checkpoint:
 
 def test_another_zone_in_the_checkpoint_is_refused(pipeline: Pipeline) -> None:
     found = checkpoint({}, {"spark.sql.session.timeZone": "Asia/Tokyo"})
-    with pytest.raises(HistoryError, match="timeZone = Asia/Tokyo, and `window.time_zone` is Europe/Berlin"):
+    with pytest.raises(HistoryError, match="Asia/Tokyo, and `window"):
         refuse_other_zone(pipeline, found, "/srv/checkpoints/visits")
 
 
