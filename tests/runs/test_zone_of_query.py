@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from spark_jobs.runs.planning.live_batches import refuse_other_zone
 
 from spark_jobs.definition import Pipeline, load_pipeline
+from spark_jobs.engines.spark.batches import refuse_other_zone
 from spark_jobs.errors import HistoryError
 from spark_jobs.eventtime.spark.checkpoint import Checkpoint, read_checkpoint
 
