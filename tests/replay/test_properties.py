@@ -93,7 +93,7 @@ def test_a_run_that_goes_on_from_a_saved_timeline_gives_the_same_windows(quick_s
         assert tables(case, second, [open_then]) == expected
     with pytest.MonkeyPatch.context() as patch:
         if data.draw(st.booleans(), label="too many steps for memory"):
-            for module in ("timeline", "inversion"):
+            for module in ("timeline", "flink.inversion"):
                 patch.setattr(f"spark_jobs.replay.{module}.MAX_IN_MEMORY", 0)
         with Replay(history, spec, state=state, timeline_records=after, earlier=earlier) as third:
             assert tables(case, third, [span]) == of_all
