@@ -100,7 +100,7 @@ def test_it_is_planned_and_run_and_goes_on_night_after_night_and_is_reported(
     facts = Facts.model_validate(folder.read("facts.json"))
     assert facts.late is not None and facts.late.records > 0
     report = build_report(folder)
-    assert json.loads(json.dumps(report.to_dict()))["pipeline"]["name"] == "toy_nightly"
+    assert json.loads(json.dumps(report.to_dict()))["run"]["pipeline"] == "toy_nightly"
 
 
 def test_it_has_the_files_that_the_page_names_and_no_others() -> None:
