@@ -191,7 +191,7 @@ def test_what_an_open_window_gets_restates_nothing(spark: SparkSession) -> None:
             run_id, TimeRange(0, HOUR), staged, ("k", "window_start", "window_end"), lambda rows: rows,
             lambda: F.lit(cause), {0: 7}, f"publishing_{run_id}", list,
         )  # fmt: skip
-        changes = facts.changes(step, at)[0].select("k", "rw_change", "cause").collect()
+        changes = facts.changes(step, at).select("k", "rw_change", "cause").collect()
         facts.publish(step, facts.head(), at)
         return sorted(map(tuple, changes))
 
