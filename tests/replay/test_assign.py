@@ -54,7 +54,7 @@ def agree(spark, windows, times: list[int]) -> None:
     span = TimeRange(times[len(times) // 3], times[len(times) // 2])
     counts = [windows_of_each(windows, chosen) for chosen in (None, span)]
     for time, every, chosen in frame.select("rw_event_time", *counts).collect():
-        assert every == len(assigned := windows.assign(time))
+        assert every == len(assigned := list(windows.assign(time)))
         assert chosen == sum(span.start <= w.start < span.end for w in assigned)
     for row in rows:
         assert grid.ends(row["index"], 1)[0] == row["window_end"] == row["floor"] == row["shifted"]
