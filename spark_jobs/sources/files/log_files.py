@@ -370,8 +370,9 @@ class Containers:
         for name, kind in zip(schema.getFieldNames() or (), schema.getChildren() or (), strict=True):
             text = str(kind.toString())
             if "local time zone" in text:
-                unreadable[str(name)] = "a timestamp with local time zone, which Spark does not read from ORC files"
-            elif zone is not None and re.search(r"\btimestamp\b", text):
+                what = f"column `{name}` is a timestamp with local time zone, which Spark does not read from ORC files"
+                raise SourceError(what, plain_path(path), "Write it as a timestamp in UTC, or write Parquet files.")
+            if zone is not None and re.search(r"\btimestamp\b", text):
                 unreadable[str(name)] = f"a timestamp by the clock of {zone}, where the file was written"
             else:
                 plain = plain.addField(name, kind.clone())
