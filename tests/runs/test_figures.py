@@ -44,7 +44,7 @@ def test_bookkeeping_is_no_restatement() -> None:
     assert "90 windows would get another closing time" in bookkeeping_in_words(90, would=True)
     assert changes_in_words({"bookkeeping": 3}) == "no window" and bookkeeping_in_words(0) == ""
     assert figures.in_words()["Computed"] == "101 windows: 2 new, 5 with other numbers, 94 with the same numbers"
-    assert figures.in_words()["Late, dropped"] == "6 (record, window) pairs, 6.0 % of all"
+    assert figures.in_words()["Late, dropped"] == "6 (record, window) pairs"
 
 
 def test_figures_of_a_run_that_got_nowhere_are_unknown() -> None:
@@ -131,7 +131,7 @@ def test_a_figure_outside_all_of_enough_runs_before_is_unusual() -> None:
     changes = Changes(records_read=500, earlier=(*nights, backfill))
     normal = normal_of(changes, "reconcile")
     assert normal is not None and normal.runs == LONGEST
-    read = next(f for f in normal.figures if f.name == "Records read")
+    read = next(f for f in normal.figures if f.name == "New records read")
     assert (read.low, read.median, read.high, read.is_unusual) == (110, 124.5, 139, True)
     assert read.place == "more than in all 30 before"
     usual = normal_of(changes.model_copy(update={"records_read": 120}), "reconcile")
