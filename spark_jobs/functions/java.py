@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import io
-import shutil
 import zipfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
@@ -14,8 +14,9 @@ from pathlib import Path
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from spark_jobs.definition.functions import LiveFunction
-from spark_jobs.functions.python import Unloadable
+from spark_jobs.atomic import replace_file
+from spark_jobs.definition.fields import Refusal
+from spark_jobs.definition.functions import LiveFunction, digest_of
 from spark_jobs.settings import cache_folder
 from spark_jobs.spark.gateway import JAVA_ERRORS, JavaObject, java_session, jvm
 from spark_jobs.spark.jars import fetch_jars
@@ -67,37 +68,35 @@ class Described:
 def described(spark: SparkSession, function: LiveFunction, project: Path) -> Described:
     """What the class of a function is, read from its jar.
 
-    Raises Unloadable: there is no such jar or class in the project, or it cannot be called.
+    Raises Refusal: there is no such jar or class in the project, or it cannot be called.
     """
     file = (project / str(function.jar)).resolve()
     if not file.is_relative_to(project.resolve()) or not file.is_file():
-        raise Unloadable(f"the project has no jar `{function.jar}`", f"it is looked for in {project}")
+        raise Refusal(f"the project has no jar `{function.jar}`", f"it is looked for in {project}")
     adapter = _adapter(spark)
     try:
         told, files = str(adapter.describe(_texts(spark, [file]), function.class_name)), [file]
     except JAVA_ERRORS as error:
         if "org/apache/flink/" not in str(error) and "org.apache.flink." not in str(error):
-            raise Unloadable(_in_words(function, error), "name a class of that jar") from error
+            raise Refusal(_in_words(function, error), "name a class of that jar") from error
         files = [file, *_flinks_jars()]
         try:
             told = str(adapter.describe(_texts(spark, files), function.class_name))
         except JAVA_ERRORS as still:
-            raise Unloadable(_in_words(function, still), "put what the class needs into its jar") from still
+            raise Refusal(_in_words(function, still), "put what the class needs into its jar") from still
     kind, result, counts = (*told.split("|"), "", "")[:3]
     if kind == "abstract":
-        raise Unloadable(f"class `{function.class_name}` is abstract", "name the class that the job uses")
+        raise Refusal(f"class `{function.class_name}` is abstract", "name the class that the job uses")
     if kind == "no_constructor":
         what = f"class `{function.class_name}` has no constructor without arguments"
-        raise Unloadable(what, "add one, or a class that extends it with the job's own arguments")
+        raise Refusal(what, "add one, or a class that extends it with the job's own arguments")
     if not kind:
-        raise Unloadable(f"class `{function.class_name}` is no function that can be called", _HINT)
+        raise Refusal(f"class `{function.class_name}` is no function that can be called", _HINT)
     if "," in counts:
         what = f"class `{function.class_name}` takes {counts.replace(',', ' or ')} arguments: SQL has one number"
-        raise Unloadable(what, "name a class of the jar that has one such method")
+        raise Refusal(what, "name a class of the jar that has one such method")
     if not (function.returns or result):
-        raise Unloadable(
-            f"class `{function.class_name}` does not say the type of its result", "write it under `returns`"
-        )
+        raise Refusal(f"class `{function.class_name}` does not say the type of its result", "write it under `returns`")
     return Described(Kind(kind), function.returns or result, int(counts or 1), tuple(files))
 
 
@@ -130,15 +129,16 @@ _added: set[tuple[str | None, str]] = set()
 
 def _kept(file: Path) -> Path:
     """A copy under a name that its content gives, so that a changed jar is another file."""
-    digest = hashlib.sha256(file.read_bytes()).hexdigest()
-    folder = cache_folder() / "functions"
-    folder.mkdir(parents=True, exist_ok=True)
-    kept = folder / f"{digest}.jar"
-    if not kept.exists():
-        new = kept.with_suffix(f".{id(file)}.new")
-        shutil.copyfile(file, new)
-        new.replace(kept)
-    return kept
+    return _in_cache(f"{digest_of(file)}.jar", file.read_bytes)
+
+
+def _in_cache(name: str, content: Callable[[], bytes]) -> Path:
+    """The file of this name in the cache, made with its content where it is missing."""
+    file = cache_folder() / "functions" / name
+    if not file.exists():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(file, content())
+    return file
 
 
 @cache
@@ -165,23 +165,20 @@ def _adapter(spark: SparkSession) -> JavaObject:
 
 
 def _compiled(spark: SparkSession, loader: JavaObject) -> Path:
+    """The jar of the adapter, compiled where it is missing."""
     text = _SOURCE.read_text()
-    folder = cache_folder() / "functions"
-    folder.mkdir(parents=True, exist_ok=True)
-    jar = folder / f"adapter-{hashlib.sha256(text.encode()).hexdigest()[:16]}.jar"
-    if jar.exists():
-        return jar
-    compiler = jvm(spark).org.codehaus.janino.SimpleCompiler()
-    compiler.setParentClassLoader(loader)
-    compiler.cook("LiveFunction.java", jvm(spark).java.io.StringReader(text))
-    written = io.BytesIO()
-    with zipfile.ZipFile(written, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, code in compiler.getBytecodes().items():
-            archive.writestr(name.replace(".", "/") + ".class", bytes(code))
-    new = jar.with_suffix(f".{id(written)}.new")
-    new.write_bytes(written.getvalue())
-    new.replace(jar)
-    return jar
+
+    def compiled() -> bytes:
+        compiler = jvm(spark).org.codehaus.janino.SimpleCompiler()
+        compiler.setParentClassLoader(loader)
+        compiler.cook(_SOURCE.name, jvm(spark).java.io.StringReader(text))
+        written = io.BytesIO()
+        with zipfile.ZipFile(written, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name, code in compiler.getBytecodes().items():
+                archive.writestr(name.replace(".", "/") + ".class", bytes(code))
+        return written.getvalue()
+
+    return _in_cache(f"adapter-{hashlib.sha256(text.encode()).hexdigest()[:16]}.jar", compiled)
 
 
 def _texts(spark: SparkSession, values: list[Path] | list[str]) -> JavaObject:

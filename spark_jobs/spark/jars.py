@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import secrets
 import shutil
 import subprocess
 import tempfile
@@ -21,6 +20,7 @@ from pathlib import Path
 
 import pyspark
 
+from spark_jobs.atomic import replace_file
 from spark_jobs.errors import EnvironmentSetupError
 from spark_jobs.spark.java import find_java
 from spark_jobs.spark.jvm import ivy_folder, packages
@@ -69,10 +69,8 @@ def keep_files(jars: str) -> None:
         return
     brought = {_VERSION.sub("", jar.name) for jar in (Path(pyspark.__file__).parent / "jars").glob("*.jar")}
     files = [str(jar) for jar in found if _VERSION.sub("", jar.name.partition("_")[2]) not in brought]
-    new = folder.parent / f"{secrets.token_hex(8)}.new"
     with suppress(OSError):  # a folder that cannot be written: Ivy resolves the next time too
-        new.write_text(json.dumps(files))
-        new.replace(_list_file())
+        replace_file(_list_file(), json.dumps(files).encode())
 
 
 def conf_folder() -> Path:

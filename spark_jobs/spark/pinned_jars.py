@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import json
 import re
-import secrets
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import cache
 from hashlib import file_digest
 from pathlib import Path
 
+from spark_jobs.atomic import replace_file
 from spark_jobs.errors import EnvironmentSetupError
 
 _LIST = Path(__file__).parent / "jars.sha256"
@@ -91,7 +91,5 @@ def _read_stamps(path: Path) -> Stamps:
 
 
 def _keep_stamps(path: Path, stamps: Stamps) -> None:
-    new = path.with_name(f"{secrets.token_hex(8)}.new")
     with suppress(OSError):  # a folder that cannot be written: the jars are checked the next time too
-        new.write_text(json.dumps(stamps))
-        new.replace(path)
+        replace_file(path, json.dumps(stamps).encode())

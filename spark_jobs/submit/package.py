@@ -15,8 +15,8 @@ from pathlib import Path
 
 import spark_jobs
 from spark_jobs import __version__
+from spark_jobs.atomic import replace_file
 from spark_jobs.errors import EnvironmentSetupError
-from spark_jobs.runs.life.store import replace_file
 from spark_jobs.settings import cache_folder
 
 ENTRY = Path(__file__).parent / "main.py"

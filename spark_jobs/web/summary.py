@@ -16,13 +16,14 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from spark_jobs import __version__
+from spark_jobs.atomic import replace_file
 from spark_jobs.errors import DocumentError, EnvironmentSetupError
 from spark_jobs.lakehouse.verdict import UNEXPLAINED
 from spark_jobs.orchestration.run_ids import KINDS, dag_id_of
 from spark_jobs.report.verdict import ENDED_BADLY, ENDED_WELL, verdict_of
 from spark_jobs.runs.life.documents import AnyOutcome, Changes, Document, Gate, Request
 from spark_jobs.runs.life.status import Level, RunKind, RunStatus
-from spark_jobs.runs.life.store import RunFolder, replace_file
+from spark_jobs.runs.life.store import RunFolder
 from spark_jobs.runs.life.verdicts import Verdicts
 from spark_jobs.runs.work.figures import RunFigures
 from spark_jobs.settings import cache_folder

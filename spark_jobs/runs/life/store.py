@@ -9,9 +9,7 @@ default `$REWINDOW_HOME/runs`. Data stays in tables; nothing here grows with the
 from __future__ import annotations
 
 import json
-import os
 import re
-import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,6 +20,7 @@ import fsspec
 from fsspec import AbstractFileSystem
 from fsspec.implementations.local import LocalFileSystem
 
+from spark_jobs.atomic import replace_file
 from spark_jobs.errors import DefinitionError, DocumentError, EnvironmentSetupError
 from spark_jobs.parts import Part, install_command
 from spark_jobs.settings import Variable, settings
@@ -129,23 +128,6 @@ class RunFolder:
         if not _DOCUMENT.fullmatch(document):
             raise DefinitionError(f"{document[:60]!r} is not the name of a run's document")
         return f"{self._path}/{document}"
-
-
-def replace_file(path: Path, data: bytes, mode: int = 0o666) -> None:
-    """Write a file so that readers, and a machine that loses power, see the old content or the new one.
-
-    `mode`: the permissions of the new file; the umask narrows them.
-    """
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    try:
-        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
 
 
 class RunStore:
