@@ -7,11 +7,8 @@ complete values come out of one aggregation. Any deterministic Spark SQL aggrega
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any
 
-from pyspark.errors import AnalysisException, ParseException
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -22,9 +19,9 @@ from spark_jobs.functions.calls import FOLD
 from spark_jobs.replay.assign import END, START, assign_windows
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, OFFSET, PARTITION, SEQUENCE
 from spark_jobs.replay.spec import ReplaySpec
+from spark_jobs.spark.calls import Call, calls_in
 from spark_jobs.spark.conditions import any_of
-from spark_jobs.spark.expression_tree import Foreign, children_of, foreign_in_text, foreign_part, no_function
-from spark_jobs.spark.gateway import jvm, session_state
+from spark_jobs.spark.expression_tree import Foreign, foreign_in_text, foreign_part, no_function
 
 _ORDER_DEPENDENT = {
     "first": "use min_by(x, struct(rw_arrival, rw_partition, rw_offset))",
@@ -42,94 +39,11 @@ _ORDER_DEPENDENT = {
     "approx_percentile": "use percentile(x, p), which is exact",
     "histogram_numeric": "use percentile(x, array(...))",
 }
-_PARSED_AGGREGATES = {"First": "first", "Last": "last", "AnyValue": "any_value"}
-"""Functions with a syntax of their own: Spark's parser does not return them as plain function calls."""
-
 _BY_ORDERING = ("max_by", "min_by")
 _OWN_COLUMNS = frozenset({ARRIVAL, PARTITION, OFFSET, SEQUENCE, EVENT_TIME})
 """Rewindow's own columns that an aggregate may use: a record's position and its event time."""
 _SHOWN_COLUMNS = 30
 _SORTERS = ("sort_array", "array_sort")
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """One function call in an expression: its name, its span in the text, and whether it is an aggregate.
-
-    `argument`: the span of its first argument; None where it has none.
-    """
-
-    name: str
-    start: int
-    stop: int
-    is_aggregate: bool
-    is_distinct: bool
-    filter_span: tuple[int, int] | None
-    parent: str
-    has_order: bool
-    references: frozenset[str]
-    argument: tuple[int, int] | None = None
-
-
-@lru_cache(maxsize=1024)
-def calls_in(spark: SparkSession, text: str) -> list[Call]:
-    """The function calls of a Spark SQL expression. Raises DefinitionError for text that is no expression."""
-    session = session_state(spark)
-    found: list[Call] = []
-
-    def is_aggregate(name: str) -> bool:
-        identifier = jvm(spark).org.apache.spark.sql.catalyst.FunctionIdentifier(name)
-        try:
-            return session.catalog().lookupFunctionInfo(identifier).getGroup() == "agg_funcs"
-        except AnalysisException:  # Spark knows no function of this name
-            return False
-
-    def span(node: Any) -> tuple[int, int]:
-        origin = node.origin()
-        return origin.startIndex().get(), origin.stopIndex().get() + 1
-
-    def visit(node: Any, parent: str) -> set[str]:
-        kind = node.getClass().getSimpleName()
-        children = children_of(node)
-        if kind == "UnresolvedAttribute":
-            return {node.name().lower()}
-        name = ""
-        if kind in _PARSED_AGGREGATES:
-            start, stop = span(node)
-            references = set().union(*(visit(child, "") for child in children))
-            found.append(
-                Call(_PARSED_AGGREGATES[kind], start, stop, True, False, None, parent, False, frozenset(references))
-            )
-            return references
-        if kind == "UnresolvedFunction":
-            name = ".".join(node.nameParts().apply(i) for i in range(node.nameParts().size())).lower()
-        references = set().union(*(visit(child, name or parent) for child in children)) if children else set()
-        if name:
-            start, stop = span(node)
-            given = node.filter()
-            found.append(
-                Call(
-                    name,
-                    start,
-                    stop,
-                    is_aggregate(name),
-                    bool(node.isDistinct()),
-                    span(given.get()) if given.isDefined() else None,
-                    parent,
-                    any(c.getClass().getSimpleName() == "SortOrder" for c in children),
-                    frozenset(references),
-                    span(children[0]) if children and children[0].origin().startIndex().isDefined() else None,
-                )
-            )
-        return references
-
-    try:
-        visit(session.sqlParser().parseExpression(text), "")
-    except Exception as problem:
-        if "ParseException" not in str(problem) and not isinstance(problem, ParseException):
-            raise
-        raise DefinitionError(f"not a Spark SQL expression: {text!r}", hint="check brackets and quotes") from problem
-    return found
 
 
 def conditional(spark: SparkSession, text: str, condition: str) -> str:

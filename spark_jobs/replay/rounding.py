@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, DoubleType, FloatType, NumericType
 
-from spark_jobs.replay.aggregates import Call, calls_in
+from spark_jobs.spark.calls import Call, calls_in
 
 _ADDING = ("sum", "try_sum", "avg", "mean", "try_avg")
 _UNIT = {DoubleType: 2.0**-53, FloatType: 2.0**-24}
