@@ -6,6 +6,7 @@ import importlib
 import inspect
 import re
 from collections.abc import Mapping
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from spark_jobs.definition.fields import Refusal, nearest, shown
@@ -50,15 +51,7 @@ def load_class(reference: str) -> type:
     """
     refuse_no_class(reference)
     module_name, _, class_name = reference.partition(":")
-    try:
-        module = importlib.import_module(module_name)
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # a user's module can raise anything, SystemExit too
-        raise Refusal(
-            f"module `{module_name}` cannot be imported: {type(error).__name__}: {error}",
-            "install it beside Rewindow or put its folder on PYTHONPATH",
-        ) from error
+    module = imported(module_name, "install it beside Rewindow or put its folder on PYTHONPATH")
     found = getattr(module, class_name, None)
     if not inspect.isclass(found):
         classes = [name for name, _ in inspect.getmembers(module, inspect.isclass)]
@@ -68,6 +61,16 @@ def load_class(reference: str) -> type:
     for method, arguments in _METHODS.items():
         _refuse_unless_callable_with(found, method, arguments)
     return found
+
+
+def imported(module: str, hint: str) -> ModuleType:
+    """Import a user's module. Raises Refusal, with this hint, where that fails in any way."""
+    try:
+        return importlib.import_module(module)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a user's module can raise anything, SystemExit too
+        raise Refusal(f"module `{module}` cannot be imported: {type(error).__name__}: {error}", hint) from error
 
 
 def refuse_unknown_parameters(generator: type, parameters: Mapping[str, Any]) -> None:

@@ -39,8 +39,12 @@ class FlinkSql(Section):
 
     def is_in_two_phases(self, window: WindowSection) -> bool:
         """Whether Flink plans two phases."""
-        is_sliced = self.windows == "table_function" and not isinstance(window, SessionWindow)
-        return is_sliced and self.aggregation != "one_phase"
+        return has_two_phases(self.windows, self.aggregation, is_session=isinstance(window, SessionWindow))
+
+
+def has_two_phases(windows: str, aggregation: str, *, is_session: bool) -> bool:
+    """Whether Flink plans two phases, by the words of `FlinkSql`."""
+    return windows == "table_function" and not is_session and aggregation != "one_phase"
 
 
 def refuse_other_jobs(section: FlinkSql, window: WindowSection, watermark: object, history: History) -> None:

@@ -6,12 +6,14 @@ import ast
 import hashlib
 import re
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
 from spark_jobs.definition.fields import Refusal, Refusals, Section, Text, shown
+from spark_jobs.definition.names import RESERVED_PREFIX
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PYTHON = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
@@ -81,18 +83,30 @@ class LiveFunction(Section):
         """
         if self.jar is not None:
             file = project / self.jar
-            return hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else None
+            return digest_of(file) if file.is_file() else None
         texts = dict(_texts(project, self.module))
         content = b"".join(b"%s\0%s\0" % (name.encode(), texts[name]) for name in sorted(texts))
         return hashlib.sha256(content).hexdigest() if texts else None
+
+
+def digest_of(file: Path) -> str:
+    """SHA-256 (hex) of a file. One that has the size and time of before is not read again."""
+    status = file.stat()
+    return _digest(file, status.st_size, status.st_mtime_ns)
+
+
+@lru_cache(maxsize=256)
+def _digest(file: Path, size: int, modified: int) -> str:
+    with file.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
 
 
 def _refuse_unnamed(functions: Mapping[str, LiveFunction]) -> Mapping[str, LiveFunction]:
     lowered = [name.lower() for name in functions]
     refusals = []
     for name in functions:
-        if not _NAME.fullmatch(name) or name.lower().startswith("rw_"):
-            hint = "write letters, digits and _; names with rw_ are Rewindow's own"
+        if not _NAME.fullmatch(name) or name.lower().startswith(RESERVED_PREFIX):
+            hint = f"write letters, digits and _; names with {RESERVED_PREFIX} are Rewindow's own"
             refusals.append(Refusal(f"{shown(name)} is no name of a function", hint, (name,)))
         elif lowered.count(name.lower()) > 1:
             refusals.append(Refusal(f"{shown(name)} is named twice: SQL's names have no case", "", (name,)))

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator
 
 from spark_jobs.definition.fields import PositiveDuration, Refusal, Section, as_written, shown
-from spark_jobs.definition.thresholds import PERCENT, Threshold, ThresholdField
+from spark_jobs.definition.thresholds import PERCENT, PERCENT_SCHEMA, Threshold, ThresholdField
 from spark_jobs.eventtime.durations import format_duration
 from spark_jobs.formatting import plural
 
@@ -37,7 +37,7 @@ ValueLimitField = Annotated[
     WithJsonSchema(
         {
             "anyOf": [
-                {"type": "string", "pattern": r"^\s*[0-9]+(\.[0-9]+)?\s*%\s*$"},
+                PERCENT_SCHEMA,
                 {"type": "number", "minimum": 0},
             ]
         }

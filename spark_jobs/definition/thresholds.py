@@ -11,6 +11,8 @@ from pydantic import BeforeValidator, WithJsonSchema
 from spark_jobs.definition.fields import Refusal, Section, shown
 
 PERCENT = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*%\s*")
+PERCENT_SCHEMA = {"type": "string", "pattern": r"^\s*[0-9]+(\.[0-9]+)?\s*%\s*$"}
+"""`PERCENT` in JSON Schema."""
 _THRESHOLD_HINT = "write a share like `1 %`, or a count of records like `100`"
 
 
@@ -51,7 +53,7 @@ ThresholdField = Annotated[
     WithJsonSchema(
         {
             "anyOf": [
-                {"type": "string", "pattern": r"^\s*[0-9]+(\.[0-9]+)?\s*%\s*$"},
+                PERCENT_SCHEMA,
                 {"type": "integer", "minimum": 0},
                 {"type": "number", "minimum": 0, "maximum": 1},
             ]

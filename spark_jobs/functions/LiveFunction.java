@@ -13,7 +13,6 @@ import java.net.URLClassLoader;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collection;
-import java.util.Collections;
 import java.util.Comparator;
 import java.util.HashMap;
 import java.util.LinkedHashMap;
@@ -58,7 +57,7 @@ public class LiveFunction implements Serializable,
     static final Map LOADERS = new HashMap();
 
     final String name; final String className; final String kind; final String[] files; final DataType type;
-    transient Object instance; transient Object bare; transient Map methods; transient Map shapes;
+    transient Object instance; transient Map methods; transient Map shapes;
 
     public LiveFunction(String name, String className, String kind, List files, DataType type) {
         this.name = name; this.className = className; this.kind = kind; this.files = texts(files); this.type = type;
@@ -303,8 +302,7 @@ public class LiveFunction implements Serializable,
             Object[] values = new Object[names.length];
             for (int i = 0; i < names.length; i++) { places.put(names[i], Integer.valueOf(i)); values[i] = in(row.get(i), null); }
             Class utils = Class.forName(FLINK + "types.RowUtils", true, to.getClassLoader());
-            return named(utils, "createRowWithNamedPositions").isEmpty() ? null
-                : ((Method) named(utils, "createRowWithNamedPositions").get(0)).invoke(null, new Object[] {kindOfRow, values, places});
+            return ((Method) named(utils, "createRowWithNamedPositions").get(0)).invoke(null, new Object[] {kindOfRow, values, places});
         }
         if (ancestor(to, FLINK + "api.java.tuple.Tuple") != null) {
             if (Modifier.isAbstract(to.getModifiers()))
@@ -471,24 +469,19 @@ public class LiveFunction implements Serializable,
         try { return RowFactory.create(new Object[] {value(given), null}); }
         catch (Throwable error) {
             if (error instanceof VirtualMachineError) throw (VirtualMachineError) error;
-            if (error instanceof InvocationTargetException) error = ((InvocationTargetException) error).getCause();
-            return RowFactory.create(new Object[] {null, error instanceof IllegalArgumentException ? String.valueOf(error.getMessage()) : String.valueOf(error)});
+            return RowFactory.create(new Object[] {null, words(own(error))});
         }
     }
 
     Object value(Object[] given) throws Exception {
-            Object user = instance();
-            if (kind.equals("spark_row")) {
-                Object[] values = (Object[]) given.clone();
-                return out(method("call", values).invoke(user, values), type);
-            }
-            String called = kind.equals("hive_row") ? "evaluate" : "eval";
-            Object[] values = new Object[given.length];
-            for (int i = 0; i < given.length; i++) values[i] = given[i] instanceof Row || given[i] instanceof scala.collection.Iterable ? in(given[i], null) : given[i];
-            Method found = method(called, values);
-            Class[] p = found.getParameterTypes();
-            for (int i = 0; i < values.length; i++) values[i] = in(given[i], p[i]);
-            return out(found.invoke(user, values), type);
+        Object user = instance();
+        if (kind.equals("spark_row")) return out(method("call", given).invoke(user, given), type);
+        Object[] values = new Object[given.length];
+        for (int i = 0; i < given.length; i++) values[i] = given[i] instanceof Row || given[i] instanceof scala.collection.Iterable ? in(given[i], null) : given[i];
+        Method found = method(kind.equals("hive_row") ? "evaluate" : "eval", values);
+        Class[] p = found.getParameterTypes();
+        for (int i = 0; i < values.length; i++) values[i] = in(given[i], p[i]);
+        return out(found.invoke(user, values), type);
     }
 
     public Object call(Object a) throws Exception { return !isRow() ? fold(a) : row(new Object[] {a}); }
@@ -501,9 +494,16 @@ public class LiveFunction implements Serializable,
     public Object call(Object a, Object b, Object c, Object d, Object e, Object f, Object g, Object h) throws Exception { return row(new Object[] {a, b, c, d, e, f, g, h}); }
 
     RuntimeException failed(String where, String input, Throwable error) {
-        if (error instanceof InvocationTargetException) error = ((InvocationTargetException) error).getCause();
-        String what = error instanceof IllegalArgumentException ? String.valueOf(error.getMessage()) : String.valueOf(error);
-        return new RuntimeException("rw_function_failed function `" + name + "` (" + className + ") failed" + where + " on " + input + ": " + what, error);
+        return new RuntimeException("rw_function_failed function `" + name + "` (" + className + ") failed" + where + " on " + input + ": " + words(own(error)), own(error));
+    }
+
+    /** The error of the user's method itself. */
+    static Throwable own(Throwable error) {
+        return error instanceof InvocationTargetException ? ((InvocationTargetException) error).getCause() : error;
+    }
+
+    static String words(Throwable error) {
+        return error instanceof IllegalArgumentException ? String.valueOf(error.getMessage()) : String.valueOf(error);
     }
 
     // ---- for all records of a window -----------------------------------------------------------------------------

@@ -21,11 +21,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType
 
 from spark_jobs.definition import Pipeline
+from spark_jobs.definition.fields import Refusal
 from spark_jobs.definition.functions import LiveFunction
 from spark_jobs.errors import DefinitionError, Problem
 from spark_jobs.functions import java, python
 from spark_jobs.functions.calls import FOLD, calls_of
-from spark_jobs.functions.python import Unloadable
 from spark_jobs.spark.gateway import jvm
 
 _TRIED = "rw_row_"
@@ -56,7 +56,7 @@ def prepare(spark: SparkSession, pipeline: Pipeline) -> None:
             _refuse_sparks_own(spark, name)
             if _made_known(spark, name, function, pipeline.project):
                 folds.add(name.lower())
-        except Unloadable as error:
+        except Refusal as error:
             problems.append(pipeline.problem(("functions", name), error.what, error.hint))
     if problems:
         raise DefinitionError.listing(problems)
@@ -84,7 +84,7 @@ def _key(pipeline: Pipeline) -> str:
 def _refuse_sparks_own(spark: SparkSession, name: str) -> None:
     builtin = jvm(spark).org.apache.spark.sql.catalyst.analysis.FunctionRegistry.builtin()
     if builtin.functionExists(jvm(spark).org.apache.spark.sql.catalyst.FunctionIdentifier(name.lower())):
-        raise Unloadable(f"`{name}` is a function of Spark SQL", "give it another name")
+        raise Refusal(f"`{name}` is a function of Spark SQL", "give it another name")
 
 
 def _made_known(spark: SparkSession, name: str, function: LiveFunction, project: Path) -> bool:
@@ -113,22 +113,18 @@ def _refuse_no_type(text: str) -> None:
     try:
         DataType.fromDDL(text)
     except ParseException as error:
-        raise Unloadable(f"{text} is no type of Spark SQL", "write it like STRING or ARRAY<DOUBLE>") from error
+        raise Refusal(f"{text} is no type of Spark SQL", "write it like STRING or ARRAY<DOUBLE>") from error
 
 
 def in_other_order(spark: SparkSession, pipeline: Pipeline) -> dict[str, str]:
     """The aggregates with the records' order turned round, of those whose functions do not say that they need it."""
     folds = _of(pipeline).folds
-    free = {name for name in folds if not _by_lower_name(pipeline)[name].ordered}
+    free = folds & {name.lower() for name, function in pipeline.functions.items() if not function.ordered}
     return {
         name: _with_folds(spark, text, folds, pipeline, turned=True)
         for name, text in pipeline.aggregates.items()
         if calls_of(spark, text, free)
     }
-
-
-def _by_lower_name(pipeline: Pipeline) -> dict[str, LiveFunction]:
-    return {name.lower(): function for name, function in pipeline.functions.items()}
 
 
 def _with_folds(

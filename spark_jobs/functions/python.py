@@ -11,44 +11,30 @@ from typing import Any
 
 from pyspark.sql import Row
 
+from spark_jobs.definition.custom import imported
+from spark_jobs.definition.fields import Refusal
 from spark_jobs.definition.functions import LiveFunction, module_file
 from spark_jobs.spark.failures import FUNCTION_FAILED
 
 _METHODS = ("zero", "add", "result")
 
 
-class Unloadable(Exception):
-    """Why a Python function cannot be loaded, and a hint."""
-
-    def __init__(self, what: str, hint: str) -> None:
-        super().__init__(what)
-        self.what, self.hint = what, hint
-
-
 def load(function: LiveFunction, project: Path) -> Callable[..., Any] | type:
     """The function or the class, from the files as they are now.
 
-    Raises Unloadable: the module is not in the project's folder or cannot be imported, or has no such function.
+    Raises Refusal: the module is not in the project's folder or cannot be imported, or has no such function.
     """
     module, name = function.module, (function.python or "").rpartition(".")[2]
     if module_file(project, module) is None:
-        raise Unloadable(
+        raise Refusal(
             f"the project has no module `{module}`", f"it is looked for as {module.replace('.', '/')}.py in {project}"
         )
-    try:
-        with _importing(project, module):
-            found = getattr(importlib.import_module(module), name, None)
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # a user's module can raise anything, SystemExit too
-        raise Unloadable(
-            f"module `{module}` cannot be imported: {type(error).__name__}: {error}",
-            "correct it, or install what it needs",
-        ) from error
+    with _importing(project, module):
+        found = getattr(imported(module, "correct it, or install what it needs"), name, None)
     if not callable(found):
-        raise Unloadable(f"module `{module}` has no function or class `{name}`", "name one of its functions")
+        raise Refusal(f"module `{module}` has no function or class `{name}`", "name one of its functions")
     if isinstance(found, type) and (missing := [one for one in _METHODS if not callable(getattr(found, one, None))]):
-        raise Unloadable(f"class `{name}` has no method `{missing[0]}`", f"it needs {', '.join(_METHODS)}")
+        raise Refusal(f"class `{name}` has no method `{missing[0]}`", f"it needs {', '.join(_METHODS)}")
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from spark_jobs.definition.flink_sql import has_two_phases
 from spark_jobs.errors import DefinitionError
 from spark_jobs.eventtime.durations import DAY, parse_duration
 from spark_jobs.project.flink_script import Located, Script
@@ -18,9 +19,10 @@ def add_flink_sql(
     """Add `flink_sql`. `shown`: the zone in whose wall clock the windows lie."""
     phases, checkpoints = script.settings.get(PHASES), script.settings.get(CHECKPOINTS)
     lines.add("flink_sql:", None, "a query of Flink SQL; a DataStream job has no such section")
-    lines.add(f"  windows: {'group_by' if is_group_window else 'table_function'}")
+    windows = "group_by" if is_group_window else "table_function"
+    lines.add(f"  windows: {windows}")
     strategy = "auto" if phases is None else phases.text.lower()
-    in_two_phases = not is_group_window and function != "SESSION" and strategy != "one_phase"
+    in_two_phases = has_two_phases(windows, strategy, is_session=function == "SESSION")
     if in_two_phases and is_union:
         why = (
             "CHECK: two phases behind UNION ALL are not replayed: records behind their own subtask may be late in Flink"
