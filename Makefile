@@ -1,6 +1,6 @@
 # Everything runs in .venv, which `make setup` makes; nothing is installed outside this folder but Spark's jars (~/.ivy2.5.2).
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test test-quick test-long test-changed fuzz durations conformance matrix bench docs lint lock sbom clean uninstall
+.PHONY: help setup demo up test test-quick test-long test-turn fuzz durations conformance matrix bench docs lint lock sbom clean uninstall
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -52,8 +52,8 @@ test-quick: $(STAMP) ## run what needs no Java: definitions, event-time core, la
 test-long: $(STAMP) ## run all tests, and in full what is sampled elsewhere: kills, random nights, laws (for a night)
 	REWINDOW_TESTS=long $(PYTEST) --timeout 14400
 
-test-changed: $(STAMP) ## run the long tests that the last day's change can break, for MINUTES at most (30)
-	REWINDOW_TESTS=changed REWINDOW_TESTS_MINUTES=$(or $(MINUTES),30) $(PYTEST)
+test-turn: $(STAMP) ## run the long tests that the last day's change touches, then those whose turn it is, for MINUTES (30)
+	REWINDOW_TESTS=turn REWINDOW_TESTS_MINUTES=$(or $(MINUTES),30) $(PYTEST)
 
 fuzz: $(STAMP) ## try inputs that nobody would write, for MINUTES (30); SEED and KIND repeat what was found
 	$(BIN)/python -m tests.fuzz --minutes $(or $(MINUTES),30) $(if $(SEED),--seed $(SEED)) $(if $(KIND),--kind $(KIND))

@@ -17,7 +17,7 @@ from xdist.scheduler import LoadScopeScheduling
 from spark_jobs.settings import Variable
 from spark_jobs.spark.jvm import SHORT_APPLICATIONS
 from tests.conformance.formats import FEW_ROWS
-from tests.tiers import Stopwatch, Tests, changed_paths, in_order, long_files_to_run
+from tests.tiers import Item, Stopwatch, Tests, changed_paths, longest_first, turn, whose_turn
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -53,7 +53,8 @@ ROOM = "-Xms1500m -Xmn600m -XX:MetaspaceSize=256m"
 """Java options of the Spark of all tests: a heap that grew from Java's small start cost a tenth of the time."""
 
 STOPWATCH = Stopwatch()
-LEFT_OUT = pytest.StashKey[dict[str, str]]()
+LEFT_OUT = pytest.StashKey[int]()
+"""How many long tests wait for another turn."""
 
 SHORT = "tests/golden/"
 """Here each test is quick and needs nothing of another one."""
@@ -69,32 +70,29 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Keep the tests of the tier that is asked for, in the order in which two processes end at about the same time."""
     chosen = Tests.chosen()
     if chosen is Tests.SHORT:
-        _keep(config, items, lambda item: not _is_long(item))
-    elif chosen is Tests.CHANGED:
-        files = {_file(item) for item in items if _is_long(item)}
-        choice = long_files_to_run(files, changed_paths(), float(os.environ["REWINDOW_TESTS_MINUTES"]))
-        config.stash[LEFT_OUT] = dict(choice.left_out)
-        _keep(config, items, lambda item: _is_long(item) and _file(item) in choice.files)
-    place = in_order(lambda file: file.startswith(SHORT))
-    items.sort(key=lambda item: place(_file(item)))
+        _keep(config, items, lambda test: not test.is_long)
+    elif chosen is Tests.TURN:
+        long = [test for test in map(_test, items) if test.is_long]
+        now = whose_turn(long, changed_paths(), float(os.environ["REWINDOW_TESTS_MINUTES"]), turn())
+        config.stash[LEFT_OUT] = len(long) - len(now)
+        _keep(config, items, lambda test: test in now)
+    place = longest_first(map(_test, items), lambda file: file.startswith(SHORT))
+    items.sort(key=lambda item: place(_test(item).file))
 
 
-def _keep(config: pytest.Config, items: list[pytest.Item], wanted: Callable[[pytest.Item], bool]) -> None:
-    config.hook.pytest_deselected(items=[item for item in items if not wanted(item)])
-    items[:] = [item for item in items if wanted(item)]
+def _keep(config: pytest.Config, items: list[pytest.Item], wanted: Callable[[Item], bool]) -> None:
+    config.hook.pytest_deselected(items=[item for item in items if not wanted(_test(item))])
+    items[:] = [item for item in items if wanted(_test(item))]
 
 
-def _is_long(item: pytest.Item) -> bool:
-    return item.get_closest_marker("long") is not None
-
-
-def _file(item: pytest.Item) -> str:
-    return item.nodeid.partition("::")[0]
+def _test(item: pytest.Item) -> Item:
+    file, _, name = item.nodeid.partition("::")
+    return Item(file, name, is_long=item.get_closest_marker("long") is not None)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip the long tests for which no time is left: a busy machine takes longer than it took before."""
-    if Tests.chosen() is Tests.CHANGED and STOPWATCH.minutes() > float(os.environ["REWINDOW_TESTS_MINUTES"]):
+    if Tests.chosen() is Tests.TURN and STOPWATCH.minutes() > float(os.environ["REWINDOW_TESTS_MINUTES"]):
         pytest.skip("the time is used up")
 
 
@@ -113,30 +111,31 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    STOPWATCH.add(report.nodeid.partition("::")[0], is_long="long" in report.keywords, seconds=report.duration)
+    file, _, name = report.nodeid.partition("::")
+    STOPWATCH.add(Item(file, name, is_long="long" in report.keywords), report.duration)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
     """A process of xdist has ended: what it has left out is said by the one that started it."""
-    node.config.stash[LEFT_OUT] = getattr(node, "workeroutput", {}).get("left_out", {})
+    node.config.stash[LEFT_OUT] = getattr(node, "workeroutput", {}).get("left_out", 0)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     if hasattr(session.config, "workerinput"):
-        session.config.workeroutput["left_out"] = session.config.stash.get(LEFT_OUT, {})  # pyright: ignore
+        session.config.workeroutput["left_out"] = session.config.stash.get(LEFT_OUT, 0)  # pyright: ignore
     elif Tests.chosen():
         STOPWATCH.keep()
-        if Tests.chosen() is Tests.CHANGED and session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
+        if Tests.chosen() is Tests.TURN and session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
             session.exitstatus = pytest.ExitCode.OK
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    if Tests.chosen() is not Tests.CHANGED:
+    if Tests.chosen() is not Tests.TURN:
         return
-    terminalreporter.section("long tests that were left out")
-    for file, reason in sorted(config.stash.get(LEFT_OUT, {}).items()):
-        terminalreporter.line(f"{file}: {reason}")
+    terminalreporter.line(
+        f"{config.stash.get(LEFT_OUT, 0)} long tests wait for another turn (make test-long runs all)."
+    )
 
 
 class ByFile(LoadScopeScheduling):

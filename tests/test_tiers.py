@@ -1,79 +1,65 @@
-"""Which of the long tests run after a change."""
+"""Which of the long tests run after a change, and at which turn."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.tiers import Seconds, in_order, keep_durations, kept_durations, long_files_to_run
+from tests.tiers import Item, Seconds, keep_durations, kept_durations, longest_first, touches, whose_turn
 
-REPLAY, WEB, LIVES, AIRFLOW = (
-    "tests/replay/test_properties.py",
-    "tests/web/test_app.py",
-    "tests/faults/test_run_lives.py",
-    "tests/orchestration/test_airflow.py",
-)
-FILES = (REPLAY, WEB, LIVES, AIRFLOW)
+FILES = ("tests/replay/test_properties.py", "tests/web/test_app.py", "tests/runs/test_nightly.py")
+LONG = [Item(file, f"test_{number}", is_long=True) for file in FILES for number in range(20)]
+
+
+@pytest.fixture(autouse=True)
+def a_minute_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.tiers.kept_durations", lambda: {file: Seconds(1, 60) for file in FILES})
 
 
 @pytest.mark.parametrize(
-    ("changed", "runs"),
+    ("changed", "touched"),
     [
-        ("spark_jobs/web/app.py", {WEB, AIRFLOW}),
-        ("spark_jobs/submit/main.py", {AIRFLOW}),
-        ("spark_jobs/runs/life/recovery.py", {LIVES, AIRFLOW}),
-        ("spark_jobs/replay/engine.py", {REPLAY, LIVES, AIRFLOW}),
-        ("spark_jobs/eventtime/flink/valve.py", {REPLAY, LIVES, AIRFLOW}),
-        ("docs/airflow.md", set()),
+        ("spark_jobs/web/app.py", {"tests/web/test_app.py"}),
+        ("spark_jobs/runs/life/recovery.py", {"tests/runs/test_nightly.py"}),
+        ("tests/replay/test_properties.py", {"tests/replay/test_properties.py"}),
+        ("spark_jobs/errors.py", set()),
         ("README.md", set()),
-        ("requirements.txt", {*FILES}),
-        ("tests/conftest.py", {*FILES}),
-        ("tests/replay/test_properties.py", {REPLAY}),
-        ("tests/runs/small_runs.py", {LIVES}),
     ],
 )
-def test_a_change_runs_the_long_tests_that_it_can_break(changed: str, runs: set[str]) -> None:
-    choice = long_files_to_run(FILES, [changed], minutes=1000)
-    assert set(choice.files) == runs
-    assert set(choice.left_out) == set(FILES) - runs
-    assert set(choice.left_out.values()) <= {"the change cannot break it"}
+def test_a_change_touches_the_tests_of_its_room(changed: str, touched: set[str]) -> None:
+    assert {file for file in FILES if touches(changed, file)} == touched
 
 
-@pytest.mark.parametrize("changed", ["tests/bench/__init__.py", "tests/bench/scale.py", "spark_jobs/replay/engine.py"])
-def test_a_change_of_the_benchmark_or_of_what_it_measures_runs_its_tests(changed: str) -> None:
-    file = "tests/bench/test_bench.py"
-    assert long_files_to_run([file], [changed], minutes=1000).files == {file}
+def test_what_a_change_touches_runs_first() -> None:
+    for turn in range(50):
+        assert {test.file for test in whose_turn(LONG, ["spark_jobs/web/app.py"], 5, turn)} == {"tests/web/test_app.py"}
+        more = whose_turn(LONG, ["spark_jobs/web/app.py"], 15, turn)
+        assert len(more) == 30 and {test for test in LONG if test.file == "tests/web/test_app.py"} < more
 
 
-def test_the_quickest_run_until_the_time_is_used_up_and_the_others_are_named() -> None:
-    choice = long_files_to_run(FILES, ["requirements.txt"], minutes=0)
-    assert not choice.files
-    assert all(reason.endswith("the time is used up") for reason in choice.left_out.values())
+def test_every_test_has_its_turn() -> None:
+    """Ten of sixty run at a time, at each commit or at each seventh."""
+    for step, turns in ((1, 12), (7, 40)):
+        seen = set[Item]().union(*(whose_turn(LONG, [], 5, turn) for turn in range(0, turns * step, step)))
+        assert seen == set(LONG)
 
 
-def test_the_files_of_a_room_that_has_changed_come_before_quicker_ones_that_it_can_only_reach(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    seconds = {file: Seconds(1, long) for file, long in ((REPLAY, 100), (WEB, 30), (LIVES, 60), (AIRFLOW, 90))}
-    monkeypatch.setattr("tests.tiers.kept_durations", lambda: seconds)
-    assert set(long_files_to_run(FILES, ["spark_jobs/replay/engine.py"], minutes=2).files) == {REPLAY, LIVES}
-    assert set(long_files_to_run(FILES, ["spark_jobs/errors.py"], minutes=2).files) == {WEB, LIVES, AIRFLOW}
+def test_no_more_run_than_there_is_time_for() -> None:
+    assert len(whose_turn(LONG, [], 4, 3)) == 8
+    assert not whose_turn(LONG, ["spark_jobs/web/app.py"], 0, 3)
 
 
 def test_a_tier_that_did_not_run_keeps_its_seconds_and_a_file_that_is_gone_goes(
     tmp_path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept, measured = tmp_path / "kept.json", tmp_path / "build" / "durations.json"
+    measured = tmp_path / "build" / "durations.json"
     monkeypatch.setattr("tests.tiers.MEASURED", measured)
-    monkeypatch.setattr("tests.tiers.KEPT", kept)
-    kept.write_text('{"tests/test_tiers.py": [1.0, 50.0], "tests/gone.py": [9.0, 0.0]}')
+    kept = {"tests/test_tiers.py": Seconds(1.0, 50.0), "tests/gone.py": Seconds(9.0, 0.0)}
+    monkeypatch.setattr("tests.tiers.kept_durations", lambda: kept)
     keep_durations({"tests/test_tiers.py": Seconds(2.5, 0), "tests/test_wheel.py": Seconds(3, 0)})
     assert kept_durations(measured) == {"tests/test_tiers.py": (2.5, 50), "tests/test_wheel.py": (3, 0)}
 
 
-def test_every_file_that_has_a_duration_is_there_and_the_longest_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("REWINDOW_TESTS", raising=False)
-    durations = kept_durations()
-    assert len(durations) > 100
-    place = in_order(lambda file: False)
-    ordered = sorted(durations, key=place)
-    assert sum(durations[ordered[0]]) == max(sum(seconds) for seconds in durations.values())
+def test_the_longest_file_comes_first_and_the_last_ones_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    few = [*LONG[:3], *LONG[20:21], *(Item("tests/golden/test_a.py", f"{n}", is_long=True) for n in range(9))]
+    place = longest_first(few, lambda file: file.startswith("tests/golden/"))
+    assert sorted({test.file for test in few}, key=place) == [FILES[0], FILES[1], "tests/golden/test_a.py"]

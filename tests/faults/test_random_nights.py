@@ -21,13 +21,13 @@ from tests.faults.boundaries import Stopped, stopped_at
 from tests.faults.forked import forked, kill_this_process
 from tests.runs.small_nights import CASES, assert_history_is_whole, log_of, pipeline, tables_of
 from tests.runs.small_runs import T0, write
-from tests.sampling import sample
+from tests.sampling import seeds
 
 BOUNDARIES = 50
 """About as many as a night has; a number beyond its last stops nothing."""
 WEEK = 7 * 24 * 3_600_000
 CASE_NAMES = tuple(CASES)
-EXAMPLES = sample(1, 50)
+SEEDS = seeds(1, 50)
 
 
 def arrivals(draw: random.Random) -> list[dict]:
@@ -50,7 +50,7 @@ def arrivals(draw: random.Random) -> list[dict]:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", range(EXAMPLES))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_nights_end_in_the_tables_of_one_full_run(spark, tmp_path: Path, seed: int) -> None:
     draw = random.Random(f"nights {seed}")
     records = arrivals(draw)

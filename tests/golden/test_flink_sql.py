@@ -12,7 +12,7 @@ from tests.conformance.case import load_cases
 from tests.conformance.flink_sql_case import SqlCase, Version, first_difference
 from tests.conformance.flink_sql_sequential import run_sequential
 from tests.conformance.flink_sql_spark import replay_of, run_spark, span_of
-from tests.sampling import sample
+from tests.sampling import drawn
 
 CASES = load_cases(Path("tests/golden/flink_sql"))
 
@@ -34,7 +34,7 @@ def test_the_sequential_engine_gives_the_rows_that_flink_gave(path: Path) -> Non
         assert difference is None, f"Flink {version.name}: {difference}"
 
 
-@pytest.mark.parametrize("path", sample(CASES[::5], CASES), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", drawn(CASES, 9), ids=lambda path: path.stem)
 def test_the_spark_engine_gives_the_rows_that_flink_gave(path: Path, quick_spark) -> None:
     seen: set[str] = set()
     for case, version in replayed(path):

@@ -8,11 +8,10 @@ import pytest
 
 from tests.conformance.case import load_cases
 from tests.conformance.formats import Engine, try_case
-from tests.sampling import sample
+from tests.sampling import drawn
 
-ALL = load_cases(Path("tests/golden/kstreams"))
-CASES = sample(ALL[::9], ALL)
-"""Every ninth in `make test`. The sequential model runs all."""
+CASES = drawn(load_cases(Path("tests/golden/kstreams")), 9)
+"""A draw of the recorded applications. The sequential model runs all."""
 
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)

@@ -10,12 +10,11 @@ from spark_jobs.eventtime.flink.suppliers import GeneratorKind
 from tests.conformance.case import Case, load_cases
 from tests.conformance.compare import first_difference
 from tests.conformance.spark import run_spark
-from tests.sampling import sample
+from tests.sampling import drawn
 
 GOLDEN = Path("tests/golden")
-GENERATED = load_cases(GOLDEN / "generators")
-CASES = [*load_cases(GOLDEN / "flink"), *sample(GENERATED[::5], GENERATED)]
-"""Every run of real Flink; of the generators' cases every fifth one in `make test`. The sequential engine runs all."""
+CASES = [*drawn(load_cases(GOLDEN / "flink"), 3), *drawn(load_cases(GOLDEN / "generators"), 15)]
+"""A draw of the runs of real Flink and of the generators' cases. The sequential engine runs all."""
 
 SET_BASED = {
     GeneratorKind.ASCENDING,

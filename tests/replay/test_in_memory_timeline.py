@@ -21,7 +21,7 @@ from spark_jobs.replay.grid import RegularGrid
 from spark_jobs.replay.in_memory_timeline import InMemoryTimeline
 from spark_jobs.replay.timeline import grid_thresholds
 from spark_jobs.spark.cached import CachedFrames
-from tests.sampling import first_of, sample
+from tests.sampling import first_of, seeds
 
 RECORDS = "rw_partition INT, rw_offset BIGINT, rw_arrival BIGINT, rw_event_time BIGINT"
 GROUPS = {
@@ -66,7 +66,7 @@ def test_memory_and_spark_give_the_same_close_positions(spark, monkeypatch, name
         interval=0 if per_event else 30,
     )
     grid = RegularGrid(10)
-    for seed in range(sample(1, 20)):
+    for seed in seeds(1, 20):
         rows = log_of(seed)
         found = []
         for most in (1_000_000, 0):

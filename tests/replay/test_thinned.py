@@ -29,7 +29,7 @@ from spark_jobs.replay.timeline import Timeline, exact_thresholds, grid_threshol
 from spark_jobs.spark.cached import CachedFrames
 from tests.replay.closes import COLUMNS, check, closes_of_records, combined_history, comparable, points
 from tests.replay.histories import BEGIN, History, LogRecord, random_history
-from tests.sampling import sample
+from tests.sampling import sample, seeds
 
 SEEDS = st.integers(0, 2**40)
 TICKS = st.none() | st.integers(1, 10)
@@ -121,7 +121,7 @@ def test_spark_makes_the_timeline_that_one_task_makes_of_every_record(
         monkeypatch.setattr(thinned, "MAX_RAISES", 0)
     if way == "many steps":
         monkeypatch.setattr(thinned, "MAX_IN_MEMORY", 0)
-    for seed in range(sample(1, 60)):
+    for seed in seeds(1, 60):
         draw = random.Random(f"{way} {seed}")
         history = random_history(draw, density=4)
         if way == "ahead of the clock":

@@ -21,7 +21,7 @@ from spark_jobs.replay.timeline import grid_thresholds
 from spark_jobs.spark.cached import CachedFrames
 from tests.replay.closes import COLUMNS, check, points
 from tests.replay.histories import BEGIN, History, LogRecord, random_history, random_union, with_discoveries
-from tests.sampling import sample
+from tests.sampling import sample, seeds
 
 
 def over_one_maximum(history: History) -> History:
@@ -39,7 +39,7 @@ def test_aggregates_of_inputs_that_differ_in_idleness_or_delay_close_windows_whe
         check(history)
 
 
-@pytest.mark.parametrize("seed", range(1, sample(3, 120)))
+@pytest.mark.parametrize("seed", seeds(2, 120))
 def test_spark_makes_the_timeline_of_a_union_that_one_task_makes_of_every_record(
     quick_spark: SparkSession, seed: int
 ) -> None:
@@ -47,7 +47,7 @@ def test_spark_makes_the_timeline_of_a_union_that_one_task_makes_of_every_record
     assert_as_every_record(quick_spark, random_union(draw, density=6), draw)
 
 
-@pytest.mark.parametrize("seed", range(1, sample(2, 120)))
+@pytest.mark.parametrize("seed", seeds(1, 120))
 def test_a_partition_that_is_discovered_later_counts_from_then_on_in_a_timeline_by_inversion(
     quick_spark: SparkSession, seed: int
 ) -> None:

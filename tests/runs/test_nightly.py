@@ -27,12 +27,12 @@ from tests.faults.boundaries import watched_steps
 from tests.runs.small_nights import CASES, TICKS, a_week_later, assert_history_is_whole, log_of, pipeline, tables_of
 from tests.runs.small_runs import BOUNDED, MINUTE, T0, write
 from tests.runs.small_runs import pipeline as small_pipeline
-from tests.sampling import first_of
+from tests.sampling import first_of, in_turn
 
 POSITIONS = ("x_from", "arrival", "major", "minor")
 
 
-@pytest.mark.parametrize(("case", "seed"), first_of(((case, seed) for seed, case in enumerate(CASES)), 1))
+@pytest.mark.parametrize(("case", "seed"), first_of(in_turn((case, seed) for seed, case in enumerate(CASES))))
 def test_every_night_ends_in_the_tables_of_a_full_run(spark, tmp_path, monkeypatch, case, seed) -> None:
     if seed % 2:  # these nights read their files each time, as they do with large ones
         monkeypatch.setattr(spool, "SMALL_BYTES", 0)

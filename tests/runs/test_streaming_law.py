@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from tests.processes import run_python
 from tests.runs.live_query import WINDOWS, LiveQuery, as_rows, backfilled, files_stream, over_files
 from tests.runs.streaming_story import KILLS, End, Story, in_a_process, live_through, story_of
-from tests.sampling import first_of
+from tests.sampling import first_of, in_turn
 
 
 def check(spark: SparkSession, folder: Path, live: LiveQuery, story: Story, name: str) -> None:
@@ -22,7 +22,7 @@ def check(spark: SparkSession, folder: Path, live: LiveQuery, story: Story, name
     assert fidelity == "recorded"
 
 
-@pytest.mark.parametrize("seed", first_of(range(24)))
+@pytest.mark.parametrize("seed", first_of(in_turn(range(24))))
 def test_the_replay_of_a_query_that_fails_and_starts_again_gives_its_rows(
     spark: SparkSession, tmp_path: Path, seed: int
 ) -> None:

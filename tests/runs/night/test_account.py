@@ -19,6 +19,7 @@ from spark_jobs.runs.planning.plan import make_plan
 from spark_jobs.runs.work.backfill import execute
 from spark_jobs.runs.work.progress import NoProgress
 from tests.runs.small_runs import T0, pipeline, record, write
+from tests.sampling import first_of, in_turn
 
 RECORDS = [record(i, k="ab"[i % 2], t=T0 + i * 1000) for i in range(240)]
 
@@ -89,7 +90,7 @@ SESSIONS = {
 }
 
 
-@pytest.mark.parametrize("name", SESSIONS)
+@pytest.mark.parametrize("name", first_of(in_turn(SESSIONS)))
 def test_sessions_count_each_record_once(spark, tmp_path, name: str) -> None:
     accounts = Accounts(spark, tmp_path, f"sessions_{name.replace(' ', '_')}", window=SESSIONS[name])
     behind = [record(i, k="ab"[i % 2], t=T0 + i * 1000 - 90_000 * (i % 40 == 39)) for i in range(240)]
@@ -132,7 +133,7 @@ def with_one_twice(records: DataFrame) -> DataFrame:
     return records.unionByName(records.where((F.col("rw_offset") == 17) & (F.col("rw_partition") == 0)))
 
 
-@pytest.mark.parametrize("fault", [without_one, with_one_twice])
+@pytest.mark.parametrize("fault", first_of(in_turn([without_one, with_one_twice])))
 def test_a_record_that_is_lost_or_doubled_on_the_way_to_its_window_is_missed(
     spark, tmp_path, monkeypatch, fault: Callable[[DataFrame], DataFrame]
 ) -> None:
@@ -165,7 +166,7 @@ def test_what_came_below_the_end_of_a_night_counts_as_unread(spark, tmp_path) ->
     assert found is not None and found.left_unread == 20 and found.unaccounted_records == 0
 
 
-@pytest.mark.parametrize("fault", [without_one, with_one_twice])
+@pytest.mark.parametrize("fault", first_of(in_turn([without_one, with_one_twice])))
 def test_a_record_that_is_lost_or_doubled_on_the_way_to_its_session_is_missed(
     spark, tmp_path, monkeypatch, fault: Callable[[DataFrame], DataFrame]
 ) -> None:

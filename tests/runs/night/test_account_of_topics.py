@@ -22,6 +22,7 @@ from spark_jobs.runs.work.backfill import execute
 from spark_jobs.runs.work.progress import NoProgress
 from tests.kafka import Sent, produce
 from tests.runs.small_runs import T0
+from tests.sampling import first_of, in_turn
 from tests.services.kafka_broker import AdministeredBroker
 
 Fault = Callable[[DataFrame], DataFrame]
@@ -100,7 +101,7 @@ def with_one_twice(records: DataFrame) -> DataFrame:
     return records.unionByName(records.where((F.col("rw_offset") == 55) & (F.col("rw_partition") == 0)))
 
 
-FAULTS = pytest.mark.parametrize("fault", [without_one, with_one_twice])
+FAULTS = pytest.mark.parametrize("fault", first_of(in_turn([without_one, with_one_twice])))
 
 
 def balances(account: Account) -> bool:
