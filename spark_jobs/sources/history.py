@@ -445,9 +445,7 @@ class UnionSource(Source):
             open_history(
                 self.spark,
                 one,
-                pins.inputs[number]
-                if number < len(pins.inputs)
-                else None,  # an earlier definition may have more inputs
+                pins.inputs[number] if pins.inputs else None,
                 as_of=None if as_of is None else of_input(as_of, number),
                 arrivals_before=arrivals_before,
             )

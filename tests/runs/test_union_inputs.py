@@ -83,8 +83,9 @@ def test_kept_windows_stay_where_an_input_comes_behind_the_others(spark, tmp_pat
     assert counts(now) == dict.fromkeys("abc", 200)
 
 
-def test_an_input_that_goes_takes_its_windows_with_it(spark, tmp_path) -> None:
-    assert counts(story(spark, tmp_path, THREE, THREE[:2], loses=False)) == dict.fromkeys("ab", 200)
+@pytest.mark.parametrize("loses", [False, True])
+def test_an_input_that_goes_takes_its_windows_with_it(spark, tmp_path, loses) -> None:
+    assert counts(story(spark, tmp_path, THREE, THREE[:2], loses=loses)) == dict.fromkeys("ab", 200)
 
 
 @pytest.mark.parametrize("then", first_of(in_turn([(("three", "one", "two"),), (("two", "one"),)])))

@@ -11,21 +11,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from spark_jobs.definition import Pipeline
+from spark_jobs.definition.union import BLOCK
 from spark_jobs.errors import HistoryError, RewindowError
 from spark_jobs.lakehouse.publication import FACTS
 from spark_jobs.lakehouse.staging import StagedPart
 from spark_jobs.lakehouse.tables import quoted
+from spark_jobs.pins import Pins
 from spark_jobs.replay.assign import END, START
 from spark_jobs.replay.columns import (
     DROPPED,
     HISTORY_GONE,
     NOT_COUNTED,
     OFFSET,
+    PARTITION,
     STATE,
     end_offset,
 )
@@ -50,10 +54,9 @@ from spark_jobs.runs.night.lacking import (
 )
 from spark_jobs.runs.night.late_kept import keep_late, keep_quarantined
 from spark_jobs.runs.night.stored import read_before
-from spark_jobs.runs.planning.plan import open_planned
 from spark_jobs.runs.work.difference import COVERS, GIVES_WAY, MADE_OF, publication_of
 from spark_jobs.runs.work.job import Job
-from spark_jobs.sources import canonical, cut_at, good
+from spark_jobs.sources import canonical, cut_at, good, names_of, open_history
 from spark_jobs.spark.joins import OTHER, others, same
 
 _LACKS = "rw_lacks"
@@ -210,20 +213,38 @@ def _recorded(run_id: str) -> Pipeline | None:
 
 
 def _rebuilt(job: Job, canonical_json: str | None) -> Pipeline | None:
-    """The definition from what the ledger keeps of it, over the history as this run's definition names it."""
-    now = job.pipeline.model_dump(mode="json", by_alias=True, include={"name", "history", "output"})
+    """The definition from what the ledger keeps of it, over the history as this run's definition names it.
+
+    An input of a union that went since is named as it was.
+    """
     try:
-        return Pipeline.model_validate(json.loads(canonical_json or "") | now)
+        known = json.loads(canonical_json or "")
+        now = job.pipeline.model_dump(mode="json", by_alias=True, include={"name", "history", "output"})
+        there = {one["name"]: one for one in now["history"].get("of", ())}
+        if there and "of" in known["history"]:
+            of = [there.get(one["name"], one) for one in known["history"]["of"]]
+            now["history"] = {**now["history"], "of": of}
+        return Pipeline.model_validate(known | now)
     except ValueError:
         return None
 
 
 def _records_of(job: Job, definition: Pipeline) -> DataFrame:
-    """The good records of the run's history as an earlier definition read them."""
-    plan = job.plan
-    opened = open_planned(job.spark, definition, plan)
-    records = good(canonical(opened, definition))
-    return cut_at(records, plan.as_of) if plan.cuts else records
+    """The good records of the run's history as an earlier definition read them.
+
+    Those of an input of a union that went since are there as far as its history is; the run has no ends for them.
+    """
+    plan, names, now = job.plan, names_of(definition), names_of(job.pipeline)
+    pins = plan.pins
+    if names != now:
+        known = dict(zip(now, pins.inputs, strict=True))
+        pins = replace(pins, inputs=tuple(known.get(name, Pins()) for name in names))
+    records = good(canonical(open_history(job.spark, definition, pins), definition))
+    if not plan.cuts:
+        return records
+    went = [number for number, name in enumerate(names) if name not in now]
+    is_of_these = F.floor(F.col(PARTITION) / F.lit(BLOCK)).isin(went)
+    return cut_at(records.where(~is_of_these), plan.as_of).unionByName(records.where(is_of_these))
 
 
 def _cannot_keep(job: Job) -> HistoryError:
