@@ -4,7 +4,9 @@
 
 VENV := .venv
 BIN := $(VENV)/bin
-STAMP := $(VENV)/.ready
+# What runs is ready; and so is what tests and checks need beside it.
+READY := $(VENV)/.ready
+STAMP := $(VENV)/.ready-to-test
 
 # The first Python on the PATH that Spark 4.0 supports and that can make virtual environments. PYTHON=... overrides.
 FIND_PYTHON = for candidate in $(PYTHON) python3.11 python3.12 python3.13 python3; do \
@@ -16,24 +18,28 @@ FIND_PYTHON = for candidate in $(PYTHON) python3.11 python3.12 python3.13 python
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
 
-setup: $(STAMP) ## make .venv with pinned packages, and fetch Spark's jars (done once)
+setup: $(READY) ## make .venv with pinned packages, and fetch Spark's jars (done once)
 
-$(STAMP): requirements.txt requirements-dev.txt pyproject.toml spark_jobs/spark/jvm.py
+$(READY): requirements.txt pyproject.toml spark_jobs/spark/jvm.py
 	@set -e; python=$$($(FIND_PYTHON)); "$$python" -m spark_jobs.spark.java; \
 	[ -x $(BIN)/python ] && $(BIN)/python -c '' 2>/dev/null || "$$python" -m venv --clear $(VENV)
-	@echo 'Step 1 of 3: Python packages, pinned (one to three minutes)'
+	@echo 'Step 1 of 3: Python packages, pinned (about a minute)'
 	@$(BIN)/python -m tests.tools.packages requirements.txt
-	@$(BIN)/python -m tests.tools.packages requirements-dev.txt
 	@echo 'Step 2 of 3: Rewindow itself'
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@echo 'Step 3 of 3: a Kafka broker, the jars of Spark, and a first run (one to two minutes)'
 	@$(BIN)/python -m tests.tools.setup
 	@touch $@
 
-demo: $(STAMP) ## backfill and reconcile real flights through a real Airflow; compare with what Flink emitted
+$(STAMP): $(READY) requirements-dev.txt
+	@echo 'Packages that only tests and checks need'
+	@$(BIN)/python -m tests.tools.packages requirements-dev.txt
+	@touch $@
+
+demo: $(READY) ## backfill and reconcile real flights through a real Airflow; compare with what Flink emitted
 	$(BIN)/rewindow demo
 
-up: $(STAMP) ## the same Airflow, to look at and to click in, until Ctrl-C; PORT=8080 names its port
+up: $(READY) ## the same Airflow, to look at and to click in, until Ctrl-C; PORT=8080 names its port
 	@echo 'The documents are built as a site (a few seconds; the first time half a minute)'
 	@$(MAKE) --no-print-directory docs >/dev/null 2>&1 || echo 'The documents could not be built as a site: see make docs.'
 	@exec $(BIN)/rewindow up $(if $(PORT),--port $(PORT))
@@ -89,7 +95,7 @@ $(SBOM)/.ready: requirements-sbom.txt
 	$(SBOM)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements-sbom.txt
 	@touch $@
 
-sbom: $(STAMP) $(SBOM)/.ready ## write build/sbom.json (CycloneDX): the packages and jars that run, with their licences
+sbom: $(READY) $(SBOM)/.ready ## write build/sbom.json (CycloneDX): the packages and jars that run, with their licences
 	@mkdir -p build
 	$(SBOM)/bin/cyclonedx-py environment $(BIN)/python --output-reproducible --output-file build/sbom-packages.json
 	$(BIN)/python -m tests.sbom build/sbom-packages.json requirements.txt build/sbom.json
@@ -106,7 +112,7 @@ COMPILE := uv pip compile --universal --python-version 3.11 --generate-hashes --
 	--custom-compile-command 'make lock'
 
 lock: ## renew requirements*.txt from pyproject.toml (needs uv)
-	$(COMPILE) pyproject.toml --upgrade --extra all --extra openlineage --output-file requirements.txt
+	$(COMPILE) pyproject.toml --upgrade --extra all --extra openlineage --extra build --output-file requirements.txt
 	$(COMPILE) pyproject.toml --upgrade --extra dev --constraint requirements.txt --output-file requirements-dev.txt \
 		$$(sed -n "/sys_platform == 'never'/d; s/^\([A-Za-z0-9._-]*\)==.*/--no-emit-package \1/p" requirements.txt)
 	echo mkdocs-material | $(COMPILE) - --upgrade --output-file requirements-docs.txt

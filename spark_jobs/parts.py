@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from enum import StrEnum
+from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 from spark_jobs.errors import EnvironmentSetupError
 
@@ -32,8 +36,14 @@ def missing_modules(part: Part) -> list[str]:
 
 
 def install_command(part: Part) -> str:
-    """How a part is installed."""
-    return f"pip install 'rewindow[{part}]'"
+    """How a part is installed: from where this package came, if that was no registry (PEP 610)."""
+    try:
+        origin = json.loads(distribution("rewindow").read_text("direct_url.json") or "{}")
+    except PackageNotFoundError:
+        origin = {}
+    if origin.get("dir_info", {}).get("editable"):
+        return f"pip install --editable '{url2pathname(urlsplit(origin['url']).path)}[{part}]'"
+    return f"pip install 'rewindow[{part}]{' @ ' + origin['url'] if origin else ''}'"
 
 
 def require(part: Part, what: str, otherwise: str = "") -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from spark_jobs.parts import MODULES, Part
+from spark_jobs.parts import MODULES, Part, install_command
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -56,7 +56,7 @@ CLI = "from spark_jobs import cli; cli.main()"
 
 def test_every_part_is_an_extra_and_all_holds_them() -> None:
     extras = PROJECT["optional-dependencies"]
-    assert {*Part, "kafka", "openlineage", "all", "dev"} == set(extras)
+    assert {*Part, "kafka", "openlineage", "build", "all", "dev"} == set(extras)
     assert all(part in extras["all"][0] for part in Part)
     modules = {Requirement(text).name.replace("-", "_") for part in Part for text in extras[part]}
     assert {name for names in MODULES.values() for name in names} <= {
@@ -90,3 +90,24 @@ def test_what_is_missing_is_named_with_the_command_that_installs_it(
     refused = python(packages, tmp_path, code)
     assert refused.returncode != 0
     assert f"pip install 'rewindow[{part}]'" in refused.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("origin", "command"),
+    [
+        (None, "pip install 'rewindow[gate]'"),
+        ('{"url": "file:///w/rewindow-1.whl", "archive_info": {}}',
+         "pip install 'rewindow[gate] @ file:///w/rewindow-1.whl'"),
+        ('{"url": "file:///w/a%20b", "dir_info": {"editable": true}}', "pip install --editable '/w/a b[gate]'"),
+    ],
+)  # fmt: skip
+def test_a_part_comes_from_where_the_package_came(
+    origin: str | None, command: str, tmp_path: Path, monkeypatch
+) -> None:
+    """A wheel from a file: pip would ask the public registry for the bare name."""
+    (folder := tmp_path / "rewindow-1.dist-info").mkdir()
+    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: rewindow\nVersion: 1\n")
+    if origin:
+        (folder / "direct_url.json").write_text(origin)
+    monkeypatch.syspath_prepend(tmp_path)
+    assert install_command(Part.GATE) == command

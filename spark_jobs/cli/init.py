@@ -167,6 +167,7 @@ def _show(sample: Sample) -> None:
 
 
 def _show_result(answers: Answers, directory: Path, written: list[Path], kept: list[Path]) -> None:
+    from spark_jobs.definition.loading import unchecked
     from spark_jobs.project.writing import disorder_line
 
     fidelity = answers.fidelity
@@ -179,8 +180,11 @@ def _show_result(answers: Answers, directory: Path, written: list[Path], kept: l
     for path in kept:
         console.print(f"[dim]is there  {escape(str(path))}[/]")
     place = "" if directory.resolve() == Path.cwd() else f"cd {directory} && "
+    guesses = (
+        f"Read the lines with CHECK in {escape(str(written[0]))}. Then:" if unchecked(written[0].read_text()) else ""
+    )
     console.print(
-        f"\nRead the lines with CHECK in {escape(str(written[0]))}. Then:\n"
+        f"\n{guesses or 'Then:'}\n"
         f"  {escape(place)}rewindow check {answers.name}\n"
         f"  {escape(place)}rewindow run {answers.name}"
     )

@@ -50,16 +50,18 @@ def check(
 ) -> None:
     """Check a definition without reading data: fields, durations, expectations; with --thorough expressions, columns.
 
-    `plan` and `run` refuse a wrong expression too, before they write anything.
+    `plan` and `run` refuse a wrong expression too, before they write anything. Only this command refuses a draft with a
+    comment that still says CHECK.
     """
     from spark_jobs.cli.output import print_checked, print_refused
     from spark_jobs.definition.custom import check_class
-    from spark_jobs.definition.loading import refuse_shared
+    from spark_jobs.definition.loading import refuse_shared, refuse_unchecked
 
     try:
         loaded = load(pipeline)
         check_class(loaded)
         refuse_shared(loaded)
+        refuse_unchecked(loaded)
         if thorough:
             _check_with_spark(loaded)
     except DefinitionError as refused:

@@ -146,6 +146,24 @@ def refuse_shared(pipeline: Pipeline) -> None:
     raise DefinitionError.listing(problems)
 
 
+_REMARK = re.compile(rf"(?:^|\s)# ?({CHECK}\b.*)")
+
+
+def unchecked(text: str) -> dict[int, str]:
+    """The comments of a draft that still say `CHECK`, by line: nobody has read them yet."""
+    found = ((line, _REMARK.search(written)) for line, written in enumerate(text.splitlines(), 1))
+    return {line: match[1].strip() for line, match in found if match}
+
+
+def refuse_unchecked(pipeline: Pipeline) -> None:
+    """Raise DefinitionError where a comment of the file still says `CHECK`."""
+    hint = f"once the line is right, take `{CHECK}` out of the comment"
+    found = unchecked(pipeline.text).items()
+    problems = [Problem(pipeline.file, line, "", f"still says `{said}`", hint) for line, said in found]
+    if problems:
+        raise DefinitionError.listing(_first(problems, 0))
+
+
 def _read_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")

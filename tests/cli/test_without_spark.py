@@ -134,6 +134,19 @@ def test_a_definition_is_checked_without_spark(rewindow) -> None:
     assert "home " not in err
 
 
+def test_check_refuses_a_draft_with_a_comment_that_nobody_has_read(rewindow, tmp_path: Path) -> None:
+    file = tmp_path / "draft.yaml"
+    text = Path(SAMPLE).read_text() + "# Fill in what says CHECK.\n"
+    file.write_text(text)
+    assert rewindow("check", str(file))[0] == 0
+    file.write_text(text.replace("bound: 30 min", "bound: 30 min  # CHECK: the job's own\n ") + "# CHECK: and this\n")
+    code, out, _ = rewindow("check", str(file), "--json")
+    found = json.loads(out)["problems"]
+    assert code == 2 and len(found) == 2
+    assert found[0]["what"] == "still says `CHECK: the job's own`"
+    assert "bound: 30 min" in file.read_text().splitlines()[found[0]["line"] - 1]
+
+
 def test_check_names_what_a_history_without_an_order_can_do(rewindow, tmp_path: Path) -> None:
     file = tmp_path / "unordered.yaml"
     of_position = ("position:", "partition:", "offset:", "arrival:")

@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -42,14 +43,16 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         os.environ[Variable.HOME] = folder
         try:
-            _say("fetching a Kafka broker")
-            fetch_kafka()
             _say("starting Spark, which fetches its jars")
             _resolve_jars()
-            _say("a run over the sample, after which Java keeps the classes that it has loaded")
-            session = spark_session("setup", master="local[2]")
-            pipeline = load_pipeline(SAMPLE)
-            execute(session, pipeline, make_plan(session, pipeline), NoProgress())
+            with ThreadPoolExecutor(1) as beside:  # not before: two of Ivy share no cache
+                broker = beside.submit(fetch_kafka)
+                _say("fetching a Kafka broker")
+                _say("a run over the sample, after which Java keeps the classes that it has loaded")
+                session = spark_session("setup", master="local[2]")
+                pipeline = load_pipeline(SAMPLE)
+                execute(session, pipeline, make_plan(session, pipeline), NoProgress())
+                broker.result()
         except RewindowError as error:
             sys.exit(str(error))
         print(f"Spark {session.version} is ready; its jars are in {ivy_folder() / 'jars'}")
