@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from spark_jobs.project.flink_parser import NOTHING, FlinkParser, SqlNode, in_place_of
-from spark_jobs.project.flink_script import Remark, spark_type
+from spark_jobs.project.flink_script import NoCounterpartError, Remark, spark_type
 from spark_jobs.project.flink_types import LITERALS, UNKNOWN, FlinkType, Kind, common, flink_type, of_kind, whole
 
 _FILE = Path(__file__).parent / "files" / "flink_functions.json"
@@ -25,7 +25,7 @@ _STRUCTURE = ("AS", "FILTER", "DESC", "NULLS FIRST", "NULLS LAST", "DEFAULT", "O
 """Operators that compute nothing: the type of the first operand is theirs."""
 _OF_MANY = ("CONCAT", "CONCAT_WS", "COALESCE", "IN", "NOT IN", "GREATEST", "LEAST", "CASE", "ARRAY", "COUNT")
 """Functions of any number of operands: how many there are of a kind does not matter."""
-_SAFE_PATTERN = re.compile(r"(?:yyyy|MM|dd|HH|mm|ss|SSS|[^A-Za-z'\[\]{}#])*")
+_SAFE_PATTERN = re.compile(r"(?:yyyy|MM|dd|HH|mm|ss|SSS|[^A-Za-z'\[\]{}#+])*")
 _ZONE = "ZONE"
 
 
@@ -84,13 +84,12 @@ class Known:
 @cache
 def known_functions() -> Mapping[str, Known]:
     """What is known, by signature."""
-    found: dict[str, dict[str, Any]] = json.loads(_FILE.read_text())
-    return {
-        signature: Known(
-            Kind(one["gives"]), one.get("spark", ""), "zone" in one, one.get("differs", ""), "aggregate" in one
-        )
-        for signature, one in found.items()
-    }
+    return {signature: known_of(one) for signature, one in json.loads(_FILE.read_text()).items()}
+
+
+def known_of(one: Mapping[str, Any]) -> Known:
+    """What an entry of the list says."""
+    return Known(Kind(one["gives"]), one.get("spark", ""), "zone" in one, one.get("differs", ""), "aggregate" in one)
 
 
 def signature(name: str, kinds: Sequence[Kind]) -> str:
@@ -186,6 +185,8 @@ class _Walk:
         instead = found.spark if found is not None else ""
         if not instead and (target := _target(node)):
             instead = f"{node.operator}(x0 AS {target})"
+        if not instead and node.operator in ("FLOOR", "CEIL") and node.operands[-1].type == "SqlIntervalQualifier":
+            raise NoCounterpartError(node.text, _unknown(node, types), node.line)
         condition = self.translated(around.operands[1])[0] if around else None
         if instead:
             template = _filtered(instead, _is_distinct(node), len(values) if around else None)

@@ -13,6 +13,7 @@ class Kind(StrEnum):
 
     WHOLE = "WHOLE"
     DECIMAL = "DECIMAL"
+    FLOAT = "FLOAT"
     DOUBLE = "DOUBLE"
     TEXT = "TEXT"
     BOOLEAN = "BOOLEAN"
@@ -70,7 +71,8 @@ UNKNOWN = FlinkType(Kind.UNKNOWN)
 _BEGINNINGS = (
     (r"TINYINT|SMALLINT|INT\b|INTEGER|BIGINT", Kind.WHOLE),
     (r"DECIMAL|DEC\b|NUMERIC", Kind.DECIMAL),
-    (r"DOUBLE|FLOAT|REAL", Kind.DOUBLE),
+    (r"DOUBLE", Kind.DOUBLE),
+    (r"FLOAT|REAL", Kind.FLOAT),
     (r"CHAR|VARCHAR|STRING", Kind.TEXT),
     (r"BOOLEAN", Kind.BOOLEAN),
     (r"DATE", Kind.DATE),
@@ -121,7 +123,7 @@ def _split(text: str) -> list[str]:
 
 
 _WIDTHS = (Kind.TINYINT, Kind.SMALLINT, Kind.INT, Kind.BIGINT)
-_NUMBERS = (Kind.WHOLE, Kind.DECIMAL, Kind.DOUBLE)
+_NUMBERS = (Kind.WHOLE, Kind.DECIMAL, Kind.FLOAT, Kind.DOUBLE)
 
 
 def common(types: Iterable[FlinkType]) -> FlinkType:

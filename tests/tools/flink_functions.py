@@ -1,7 +1,8 @@
 """Compare what real Flink gave with what Spark gives for it: `python -m tests.tools.flink_functions`.
 
 It writes the list that `import flink-sql` obeys, `spark_jobs/project/files/flink_functions.json`, and its page,
-`docs/flink-functions.md`. Flink's values are in `tests/data/flink_expressions/record.json`.
+`docs/flink-functions.md`. Flink's values are in `tests/data/flink_expressions/record.json`; Spark's, which it records
+first, in `spark.json` beside it.
 """
 
 from __future__ import annotations
@@ -9,27 +10,27 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pyspark.errors import PySparkException
+import pyspark
 
-from spark_jobs.project.flink_expressions import Known, Scope, Translated, signatures, translated
+from spark_jobs.project.flink_expressions import Known, Scope, Translated, known_of, signatures, translated
 from spark_jobs.project.flink_parser import FlinkParser, SqlNode, column_sql
-from spark_jobs.project.flink_script import spark_type
+from spark_jobs.project.flink_script import NoCounterpartError
 from spark_jobs.project.flink_types import Kind, common, flink_type
+from tests.tools.spark_values import ENDS, FOLDER, GIVEN, Asked, Evaluator, InSpark
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-FOLDER = Path("tests/data/flink_expressions")
 LIST = Path("spark_jobs/project/files/flink_functions.json")
 PAGE = Path("docs/flink-functions.md")
-GIVEN: dict[str, Any] = json.loads((FOLDER / "given.json").read_text())
-_TOGETHER = 25
+SPARK_RECORD = FOLDER / "spark.json"
 _SAME, _STOPS, _EARLY = "same", "stops", "before 1970 "
+TEMPLATES = {name: Known(Kind.UNKNOWN, sql) for name, sql in GIVEN["instead"].items()}
+"""What may give in Spark what Flink gives, by signature."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +44,28 @@ class Recorded:
     is_aggregate: bool
 
 
-def recorded() -> list[Recorded]:
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What an expression of Flink is in Spark, in a session's zone."""
+
+    sql: str
+    zone: str
+    is_aggregate: bool
+
+
+SparkRecord = Mapping[Written, InSpark]
+
+
+@cache
+def recorded() -> tuple[Recorded, ...]:
     """All that Flink's planner takes."""
     found = json.loads((FOLDER / "record.json").read_text())["results"]
     of_groups = {*GIVEN["aggregates"]}
-    return [
+    return tuple(
         Recorded(one["sql"], one["zone"], one["type"], one["values"], one["sql"] in of_groups)
         for one in found
         if "type" in one
-    ]
+    )
 
 
 def scope(zone: str | None = "UTC") -> Scope:
@@ -61,90 +75,45 @@ def scope(zone: str | None = "UTC") -> Scope:
     return Scope({name: column_sql(name) for name in columns}, types, "", zone)
 
 
-def values_in_spark(spark: SparkSession, zone: str) -> DataFrame:
-    """The table of values, as a source decodes them: a time with a zone is that instant."""
-    columns: dict[str, str] = GIVEN["columns"]
-
-    def value(name: str, text: str | None) -> str:
-        kind = spark_type(columns[name])
-        if text is None:
-            return f"CAST(NULL AS {kind})"
-        if flink_type(columns[name]).kind in (Kind.ROW, Kind.ARRAY, Kind.MAP):
-            text = re.sub(r"\b(ARRAY|MAP)\[(.*?)\]", r"\1(\2)", text.replace("ROW(", "STRUCT("))
-            return f"CAST({text} AS {kind})"
-        escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-        read = f"CAST('{escaped}' AS {kind})"
-        return f"to_utc_timestamp({read}, '{zone}')" if "LTZ" in columns[name] else read
-
-    rows = (
-        f"SELECT {place} AS rid, " + ", ".join(f"{value(name, row.get(name))} AS `{name}`" for name in columns)
-        for place, row in enumerate(GIVEN["rows"])
-    )
-    return spark.sql(" UNION ALL ".join(rows)).localCheckpoint()
-
-
 @dataclass(frozen=True, slots=True)
-class InSpark:
-    """What Spark gives: its type and values, or why it refuses the expression."""
+class Made:
+    """What import makes of a recorded expression."""
 
-    type: str
-    values: Mapping[str, Any]
-    refused: str = ""
+    flink: Recorded
+    translated: Translated
+
+    @property
+    def written(self) -> Written:
+        """What is asked of Spark."""
+        return Written(self.translated.sql, self.flink.zone, self.flink.is_aggregate)
 
 
-def evaluated(frame: DataFrame, expressions: Sequence[str], *, is_aggregate: bool) -> list[InSpark]:
-    """What Spark gives for expressions, in few jobs: together, else one by one, else row by row."""
-    found: list[InSpark] = []
-    for start in range(0, len(expressions), _TOGETHER):
-        found += _together(frame, expressions[start : start + _TOGETHER], is_aggregate)
+def made(parser: FlinkParser, known: Mapping[str, Known]) -> list[Made]:
+    """Each recorded expression as import writes it with this list; without those that it refuses."""
+    found = []
+    for one in recorded():
+        with suppress(NoCounterpartError):
+            found.append(Made(one, translated(parser.expression(one.sql), scope(one.zone), parser, known)))
     return found
 
 
-def _together(frame: DataFrame, expressions: Sequence[str], is_aggregate: bool) -> list[InSpark]:
-    from pyspark.sql.functions import expr
-
-    key = "g" if is_aggregate else "rid"
-    names = [expr(one).alias(f"v{place}") for place, one in enumerate(expressions)]
-    try:
-        result = frame.groupBy(key).agg(*names) if is_aggregate else frame.select(key, *names)
-        types = [field.dataType.simpleString() for field in result.schema.fields[1:]]
-        rows = result.selectExpr(key, *(_as_text(f"v{place}", kind) for place, kind in enumerate(types))).collect()
-    except PySparkException as error:
-        if len(expressions) > 1:
-            half = len(expressions) // 2
-            first = _together(frame, expressions[:half], is_aggregate)
-            return first + _together(frame, expressions[half:], is_aggregate)
-        return [_one_by_one(frame, expressions[0], is_aggregate, error)]
-    return [InSpark(kind, {str(row[0]): row[place + 1] for row in rows}) for place, kind in enumerate(types)]
+def in_spark() -> dict[Written, InSpark]:
+    """What Spark was seen to give."""
+    return {
+        Written(one["sql"], one["zone"], one["aggregate"]): InSpark(one["type"], one["values"], one["refused"])
+        for one in json.loads(SPARK_RECORD.read_text())["results"]
+    }
 
 
-def _as_text(name: str, kind: str) -> str:
-    if kind.startswith("array"):
-        return f"transform({name}, x -> string(x)) AS {name}"
-    if kind == "binary":
-        return f"lower(hex({name})) AS {name}"
-    return f"string({name}) AS {name}"
-
-
-def _one_by_one(frame: DataFrame, sql: str, is_aggregate: bool, error: PySparkException) -> InSpark:
-    from pyspark.sql.functions import expr
-
-    key = "g" if is_aggregate else "rid"
-    try:
-        chosen = (
-            frame.groupBy(key).agg(expr(sql).alias("v")) if is_aggregate else frame.select(key, expr(sql).alias("v"))
-        )
-    except PySparkException:
-        return InSpark("", {}, str(error).splitlines()[0][:200])
-    kind = chosen.schema["v"].dataType.simpleString()
-    values: dict[str, Any] = {}
-    for (name,) in frame.select(key).distinct().collect():
-        try:
-            (row,) = chosen.where(f"{key} = '{name}'").selectExpr(_as_text("v", kind)).collect()
-            values[str(name)] = row[0]
-        except PySparkException as stopped:
-            values[str(name)] = {"error": str(stopped).splitlines()[0][:100]}
-    return InSpark(kind, values)
+def record(asked: Iterable[Written], before: SparkRecord) -> dict[Written, InSpark]:
+    """`before`, and what Spark gives for what is not in it."""
+    new = [one for one in dict.fromkeys(asked) if one not in before]
+    evaluator, found = Evaluator(), {}
+    for kind in dict.fromkeys((one.zone, one.is_aggregate) for one in new):
+        own = [one for one in new if (one.zone, one.is_aggregate) == kind]
+        results = evaluator.evaluated(Asked(*kind, tuple(one.sql for one in own)))
+        found.update(zip(own, results, strict=True))
+    return {**before, **found}
 
 
 def difference(flink: Recorded, spark: InSpark) -> str:
@@ -154,6 +123,8 @@ def difference(flink: Recorded, spark: InSpark) -> str:
     """
     if spark.refused:
         return f"Spark does not take it: {spark.refused}"
+    if ENDS in spark.values.values():
+        return f"{flink.sql}: a value ends Spark's process, for want of memory"
     if flink_type(flink.type).kind is not _spark_kind(spark.type) and not _both_times(flink.type, spark.type):
         return f"Flink gives {flink.type}, Spark {spark.type.upper()}"
     if _scale(flink.type) != _scale(spark.type):
@@ -219,7 +190,7 @@ def _equal(flink: Any, spark: Any, kind: str) -> bool:
         inner = kind[kind.find("<") + 1 : -1]
         return len(flink) == len(spark) and all(_equal(a, b, inner) for a, b in zip(flink, spark, strict=True))
     match flink_type(kind).kind:
-        case Kind.DOUBLE:
+        case Kind.DOUBLE | Kind.FLOAT:
             one, other = float(flink), float(spark)
             return (math.isnan(one) and math.isnan(other)) or math.isclose(one, other, rel_tol=_precision(kind))
         case Kind.TIMESTAMP | Kind.INSTANT:
@@ -242,21 +213,6 @@ def _time(text: str) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def compared(
-    spark: SparkSession, known: Mapping[str, Known] | None = None
-) -> Iterator[tuple[Recorded, Translated, str]]:
-    """Each recorded expression, what import makes of it, and how Spark differs."""
-    with FlinkParser() as parser:
-        for zone in GIVEN["zones"]:
-            frame = values_in_spark(spark, zone)
-            for is_aggregate in (False, True):
-                own = [one for one in recorded() if one.zone == zone and one.is_aggregate is is_aggregate]
-                made = [translated(parser.expression(one.sql), scope(zone), parser, known) for one in own]
-                results = evaluated(frame, [one.sql for one in made], is_aggregate=is_aggregate)
-                for one, in_spark, result in zip(own, made, results, strict=True):
-                    yield one, in_spark, difference(one, result)
-
-
 def is_single(node: SqlNode) -> bool:
     """Whether an expression is one call over columns and literals."""
     inner = node.all()[1:]
@@ -268,29 +224,28 @@ def is_single(node: SqlNode) -> bool:
     )
 
 
-def functions(spark: SparkSession) -> dict[str, dict[str, Any]]:
+def functions(spark: SparkRecord, parser: FlinkParser) -> dict[str, dict[str, Any]]:
     """The list: by signature what Flink gives, and how Spark gives it, or differs.
 
     A signature is there where an expression is an instance of it; what differs for a literal differs for what is wider
     too. One with narrower operands is there where the wide one is not, differs, or gives something else.
     """
-    instead: dict[str, str] = GIVEN["instead"]
-    templates = {name: Known(Kind.UNKNOWN, sql) for name, sql in instead.items()}
-    outcomes: dict[str, list[tuple[Recorded, str]]] = {}
+    outcomes: dict[str, list[tuple[Recorded, str, str]]] = {}
     wide: dict[str, str] = {}
     seen: set[str] = set()
-    with FlinkParser() as parser:
-        names = {one.sql: _names(parser.expression(one.sql)) for one in recorded()}
-    for one, _, outcome in compared(spark, templates):
-        for name, is_own in names[one.sql].items():
-            outcomes.setdefault(name, []).append((one, outcome))
-            wide[name] = [*names[one.sql]][-1]
+    names = {one.sql: _names(parser.expression(one.sql)) for one in recorded()}
+    for one in (one for one in made(parser, TEMPLATES) if names[one.flink.sql]):
+        own = [*names[one.flink.sql].items()]
+        outcome, template = difference(one.flink, spark[one.written]), _template([name for name, _ in own])
+        for name, is_own in own:
+            outcomes.setdefault(name, []).append((one.flink, outcome, template))
+            wide[name] = own[-1][0]
             seen |= {name} if is_own else set()
-    entries = {name: _entry(outcomes[name], _template(outcomes[name], names, instead)) for name in seen}
+    entries = {name: entry for name in seen if (entry := _entry_of(name, outcomes[name], names))}
     return {
         name: entries[name]
         for name in sorted(entries)
-        if wide[name] == name or wide[name] not in seen or _is_better(entries[name], entries[wide[name]])
+        if wide[name] == name or wide[name] not in entries or _is_better(entries[name], entries[wide[name]])
     }
 
 
@@ -299,11 +254,20 @@ def _is_better(narrow: Mapping[str, Any], wide: Mapping[str, Any]) -> bool:
     return is_other or ("differs" in wide and "differs" not in narrow)
 
 
-def _template(
-    outcomes: list[tuple[Recorded, str]], names: Mapping[str, Mapping[str, bool]], instead: Mapping[str, str]
-) -> str:
-    """The template by which the expressions of a signature were written."""
-    return next((instead[each] for each in names[outcomes[0][0].sql] if each in instead), "")
+def _entry_of(
+    name: str, outcomes: list[tuple[Recorded, str, str]], names: Mapping[str, Mapping[str, bool]]
+) -> dict[str, Any]:
+    """The entry of a signature, from the expressions that its own template has written; else empty."""
+    instances = [[*names[one.sql]] for one, _, _ in outcomes if names[one.sql][name]]
+    fewest = min(instances, key=len)
+    template = _template(fewest[fewest.index(name) :])
+    own = [(one, outcome) for one, outcome, by in outcomes if by == template]
+    return _entry(own, template) if own else {}
+
+
+def _template(names: Iterable[str]) -> str:
+    """The template by which an expression with these signatures is written, the narrowest first."""
+    return next((TEMPLATES[each].spark for each in names if each in TEMPLATES), "")
 
 
 def _names(node: SqlNode) -> dict[str, bool]:
@@ -374,14 +338,27 @@ def _line(name: str, entry: Mapping[str, Any]) -> str:
     return f"| {' | '.join(cells)} |\n"
 
 
-def write(spark: SparkSession) -> None:
-    """Write the list and its page anew."""
-    found = functions(spark)
+def record_text(found: SparkRecord) -> str:
+    """What Spark gave, one line for each expression and zone."""
+    lines = (
+        {"sql": sql.sql, "zone": sql.zone, "aggregate": sql.is_aggregate, "type": one.type, "values": one.values,
+         "refused": one.refused}
+        for sql, one in found.items()
+    )  # fmt: skip
+    text = ",\n".join(map(json.dumps, lines))
+    return f'{{"spark": "{pyspark.__version__}", "results": [\n{text}\n]}}\n'
+
+
+def write() -> None:
+    """Write Spark's record, the list and its page anew."""
+    with FlinkParser() as parser:
+        single = [one for one in made(parser, TEMPLATES) if _names(parser.expression(one.flink.sql))]
+        found = functions(spark := record((one.written for one in single), {}), parser)
+        whole = made(parser, {name: known_of(one) for name, one in found.items()})
+    SPARK_RECORD.write_text(record_text(record((one.written for one in whole), spark)))
     LIST.write_text(list_text(found))
     PAGE.write_text(page_text(found))
 
 
 if __name__ == "__main__":
-    from spark_jobs.spark.session import spark_session
-
-    write(spark_session("flink functions"))
+    write()
