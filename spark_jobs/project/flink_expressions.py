@@ -153,6 +153,9 @@ class _Walk:
             copy = node.node if sql is None else self._parsed(sql).node
             return copy, self.type_of(node)
         if node.is_leaf:
+            if "''" in node.text[1:-1]:
+                why = "CHECK: Spark reads two quotes within a text as none: write a backslash and one quote"
+                self.remarks.append(Remark(node.line, node.text, why))
             return node.node, _literal_type(node)
         if node.operator == "FILTER":
             return self.translated(node.operands[0], node)
