@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from spark_jobs.project.flink_doubts import doubts
+from spark_jobs.project.flink_expressions import Scope, translated
 from spark_jobs.project.flink_parser import FlinkParser, SqlNode
 from spark_jobs.project.flink_script import Located, NoCounterpartError, Remark, SourceTable
 from spark_jobs.project.yaml_text import scalar
@@ -29,9 +29,7 @@ class Numbered:
     line: int
 
 
-def numbered(
-    source: SqlNode, name: str, columns: Mapping[str, str], parser: FlinkParser
-) -> tuple[Numbered, list[Remark]]:
+def numbered(source: SqlNode, name: str, scope: Scope, parser: FlinkParser) -> tuple[Numbered, list[Remark]]:
     """The column `name` of a subquery, which is `source`: a function OVER a window. Raises NoCounterpartError."""
     call, window = source.operands[:2]
     if call.operator != "ROW_NUMBER" or window.type != "SqlWindow":
@@ -39,13 +37,13 @@ def numbered(
     parts, orders = (window.operands[place].operands for place in (2, 3))
     if not parts or len(orders) != 1:
         raise NoCounterpartError(source.text[:60], _NOT_FIRST, source.line)
-    by = tuple(parser.spark_sql(part, columns) for part in parts)
-    remarks = [remark for part in parts for remark in doubts(part)]
+    made = [translated(part, scope, parser) for part in parts]
+    remarks = [remark for one in made for remark in one.remarks]
     (one,) = orders
     if one.kind == "DESCENDING":
         raise NoCounterpartError(source.text[:60], "descending: only the first row of a time has one", source.line)
     known = one.names[-1] if one.kind == "IDENTIFIER" else one.operator
-    return Numbered(name, by, known, columns.get(known), source.line), remarks
+    return Numbered(name, tuple(one.sql for one in made), known, scope.columns.get(known), source.line), remarks
 
 
 def refuse_other_rows(where: SqlNode, column: Numbered) -> None:

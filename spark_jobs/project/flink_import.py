@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from py4j.protocol import Py4JError, Py4JJavaError
 
 from spark_jobs.project.flink_deduplication import TTL, add_deduplication
+from spark_jobs.project.flink_expressions import Scope
 from spark_jobs.project.flink_lookup import add_lookup
 from spark_jobs.project.flink_parser import FlinkParser, SqlNode, column_sql, is_same_sql, tidy
 from spark_jobs.project.flink_phases import CHECKPOINTS, PHASES, add_flink_sql
@@ -25,7 +26,16 @@ from spark_jobs.project.flink_query import (
     grouping,
 )
 from spark_jobs.project.flink_relation import Relation, clauses, filtered, hint_left_out, refuse_names, resolve
-from spark_jobs.project.flink_script import Located, NoCounterpartError, Query, Remark, Script, read_script, spark_type
+from spark_jobs.project.flink_script import (
+    Located,
+    NoCounterpartError,
+    Query,
+    Remark,
+    Script,
+    inner_queries,
+    read_script,
+    spark_type,
+)
 from spark_jobs.project.flink_source import (
     EventTime,
     Lines,
@@ -112,19 +122,21 @@ def import_script(
     for number, query in enumerate(script.queries):
         name = plain_name(query.sink or f"{file.rpartition('/')[2].partition('.')[0]}_{number + 1}")
         name = _unused_name(name, {*(one.name for one in definitions), *(one.name for one in missing)})
-        try:
-            lines = _definition(name, query, script, parser, timer, file)
-        except Py4JError as error:
-            why = f"Flink's parser cannot write a part of it as Spark SQL: {_reason(error)}"
-            found.append(Remark(query.line, f"the query of line {query.line}", why))
-            missing.append(Missing(name, query.line, why))
+        made = _attempt(name, query, script, parser, timer, file)
+        if isinstance(made, Remark):
+            found.append(made)
+            inner = _windows_within(name, query, script, parser, timer, file)
+            if not inner:
+                missing.append(Missing(name, query.line, f"{made.what.partition(' (query of')[0]}: {made.why}"))
+            for own, lines in inner.items():
+                found += [
+                    Remark(query.line, own, f"only the window within the query of line {query.line}"),
+                    *lines.remarks,
+                ]
+                definitions.append(Definition(own, "\n".join(lines.yaml) + "\n"))
             continue
-        except NoCounterpartError as gap:
-            found.append(Remark(gap.line, f"{gap.what} (query of line {query.line})", gap.why))
-            missing.append(Missing(name, query.line, f"{gap.what}: {gap.why}"))
-            continue
-        found += lines.remarks
-        definitions.append(Definition(name, "\n".join(lines.yaml) + "\n"))
+        found += made.remarks
+        definitions.append(Definition(name, "\n".join(made.yaml) + "\n"))
     if not script.queries:
         found.append(Remark(1, "the script", "it has no query: a definition needs the windows of one"))
     if (ttl := script.settings.get(TTL)) is not None and not any("\ndeduplicate:" in one.text for one in definitions):
@@ -132,6 +144,36 @@ def import_script(
     unique = dict.fromkeys(sorted(found, key=lambda remark: remark.line))
     made = tuple(_with_remarks(one, tuple(unique)) for one in definitions)
     return Imported(made, tuple(unique), tuple(missing))
+
+
+def _attempt(name: str, query: Query, script: Script, parser: FlinkParser, timer: Timer, file: str) -> Lines | Remark:
+    """The definition of a query, or why there is none. One that cannot be read never takes the others with it."""
+    try:
+        return _definition(name, query, script, parser, timer, file)
+    except Py4JError as error:
+        why = f"Flink's parser cannot write a part of it as Spark SQL: {_reason(error)}"
+        return Remark(query.line, f"the query of line {query.line}", why)
+    except NoCounterpartError as gap:
+        return Remark(gap.line, f"{gap.what} (query of line {query.line})", gap.why)
+
+
+def _windows_within(
+    name: str, query: Query, script: Script, parser: FlinkParser, timer: Timer, file: str
+) -> dict[str, Lines]:
+    """Definitions of the window aggregates within a query that has none: those of its subqueries and views."""
+    found: dict[str, Lines] = {}
+    for inner in inner_queries(query.select, script):
+        own = _unused_name(f"{name}_windows", found)
+        one = replace(query, sink=None, select=inner, line=inner.line, columns=())
+        made = _attempt(own, one, script, parser, timer, file)
+        if isinstance(made, Lines) and _body(made) not in map(_body, found.values()):
+            found[own] = made
+    return found
+
+
+def _body(lines: Lines) -> list[str]:
+    """The lines of a definition without its name and the comments."""
+    return [line.partition("  # ")[0].rstrip() for line in lines.yaml if not line.startswith(("name:", "#"))]
 
 
 def _unused_name(name: str, taken: Container[str]) -> str:
@@ -178,15 +220,15 @@ def _with_remarks(definition: Definition, remarks: tuple[Remark, ...]) -> Defini
 
 
 def _definition(name: str, query: Query, script: Script, parser: FlinkParser, timer: Timer, file: str) -> Lines:
-    base: dict[str, Mapping[str, str]] = {}
+    base: dict[str, Scope] = {}
     zone = script.settings.get("table.local-time-zone")
     times: dict[str, EventTime] = {}
     for table in script.tables.values():
-        base[table.name] = {}
+        base[table.name] = Scope({})
         if table.watermark is not None:
             with suppress(NoCounterpartError):  # raised below where the query reads the table
                 times[table.name] = event_time(table, parser, zone)
-                base[table.name] = columns_of(table, times[table.name], parser)
+                base[table.name] = columns_of(table, times[table.name], parser, zone)
     if query.select.kind != "SELECT":
         why = "a definition has one SELECT with a window and GROUP BY"
         raise NoCounterpartError(query.select.kind.replace("_", " "), why, query.line)
@@ -216,7 +258,7 @@ def _definition(name: str, query: Query, script: Script, parser: FlinkParser, ti
     if relation.first is not None:
         ttl, kind = script.settings.get(TTL), window.operator.lstrip("$")
         add_deduplication(rest, relation.first, relation.table, time, ttl, kind)
-    shown = add_window(rest, window, parser, time, script)
+    shown = add_window(rest, window, parser, _as_named(time, relation, window), script)
     add_lateness(rest, script, is_group_window, window.operator.lstrip("$"))
     add_flink_sql(
         rest, script, window.operator.lstrip("$"),
@@ -236,6 +278,16 @@ def _definition(name: str, query: Query, script: Script, parser: FlinkParser, ti
     return lines
 
 
+def _as_named(time: EventTime, relation: Relation, window: SqlNode) -> EventTime:
+    """The event time under the name that the window knows it by; under none where that column is another one."""
+    if relation.inputs:
+        return time
+    columns = relation.window_columns or relation.columns
+    named = {node.names[-1] for node in window.all() if node.kind == "IDENTIFIER"}
+    known = (name for name in named if is_same_sql(columns.get(name, ""), time.elsewhere))
+    return replace(time, column=next(known, ""))
+
+
 _WHOLE_NUMBERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
 _COUNTED, _ROW_TIME = "is_counted", "row_time"
 
@@ -251,15 +303,15 @@ def add_source(
 ) -> None:
     """Add `history`, `value`, `keys`, `event_time` and `watermark` of one table. Raises NoCounterpartError."""
     used = {relation.first.order if relation.first else "", relation.lookup.period if relation.lookup else ""}
-    lines.remarks += columns_left_out(relation.table, time, used)
+    zone = timer.setting("table.local-time-zone")
+    lines.remarks += columns_left_out(relation.table, time, used, parser, zone)
     for what, line in relation.table.left_out:
         lines.remark(line, what, "does not change results" if what == "PRIMARY KEY" else "has no counterpart")
     add_history(lines, relation.table)
     lines.extend(keys)
     lines.add("event_time:")
     lines.add(f"  expression: {scalar(time.expression)}", time.line)
-    if time.doubt:
-        lines.remark(time.line, f"{time.column} AS {time.expression}", time.doubt)
+    lines.remarks += time.remarks
     lines.add(f"  unit: {time.unit}")
     lines.add("  missing: fail", None, "as Flink does")
     add_watermark(lines, relation.table, time, parser, timer)

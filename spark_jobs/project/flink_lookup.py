@@ -8,8 +8,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from spark_jobs.project.flink_deduplication import processing_times
+from spark_jobs.project.flink_expressions import Scope, translated
 from spark_jobs.project.flink_parser import FlinkParser, SqlNode, column_sql, is_same_sql
 from spark_jobs.project.flink_script import Column, NoCounterpartError, Remark, Script, SourceTable
+from spark_jobs.project.flink_types import flink_type
 from spark_jobs.project.yaml_text import scalar
 
 if TYPE_CHECKING:
@@ -47,7 +49,7 @@ def is_lookup(join: SqlNode) -> bool:
 
 
 def looked_up(
-    join: SqlNode, relation: Relation, script: Script, parser: FlinkParser, base: Mapping[str, Mapping[str, str]]
+    join: SqlNode, relation: Relation, script: Script, parser: FlinkParser, base: Mapping[str, Scope]
 ) -> Relation:
     """The relation with the columns of a table that it is joined to.
 
@@ -65,7 +67,7 @@ def looked_up(
     if table is None:
         raise NoCounterpartError(f"table {named.text}", "the script has no CREATE TABLE for it", named.line)
     own = {column.name: column for column in table.columns if column.metadata is None and column.computed is None}
-    on = dict(_equalities(condition, _Sides(alias or table.name, own, relation.columns), parser))
+    on = dict(_equalities(condition, _Sides(alias or table.name, own, relation.scope), parser))
     as_of = _as_of(period, relation, base)
     lookup = Lookup(table, on, as_of, period.names[-1] if period.kind == "IDENTIFIER" else "", named.line)
     added = {n: column for n, column in own.items() if n not in on and not (as_of != "run" and n == lookup.valid_from)}
@@ -84,8 +86,18 @@ def looked_up(
     columns = theirs | mine
     columns |= {f"{_alias(left)}.{name}": sql for name, sql in mine.items()}
     columns |= {f"{alias or table.name}.{name}": sql for name, sql in theirs.items()}
+    kinds = {name: flink_type(column.type) for name, column in own.items() if name in theirs}
+    types = kinds | {name: kind for name, kind in relation.types.items() if name in mine}
+    types |= {f"{_alias(left)}.{name}": kind for name, kind in relation.types.items() if name in mine}
+    types |= {f"{alias or table.name}.{name}": kind for name, kind in kinds.items()}
     return replace(
-        relation, columns=columns, conditions=conditions, lookup=lookup, remarks=tuple(remarks), refused=refused
+        relation,
+        columns=columns,
+        types=types,
+        conditions=conditions,
+        lookup=lookup,
+        remarks=tuple(remarks),
+        refused=refused,
     )
 
 
@@ -108,13 +120,13 @@ class _Sides:
 
     alias: str
     own: Mapping[str, Column]
-    columns: Mapping[str, str]
+    scope: Scope
 
     def is_of_table(self, node: SqlNode) -> bool:
         if node.kind != "IDENTIFIER":
             return False
         *before, name = node.names
-        return before[-1:] == [self.alias] if before else name in self.own and name not in self.columns
+        return before[-1:] == [self.alias] if before else name in self.own and name not in self.scope.columns
 
 
 def _equalities(condition: SqlNode, sides: _Sides, parser: FlinkParser) -> Iterator[tuple[str, str]]:
@@ -126,32 +138,30 @@ def _equalities(condition: SqlNode, sides: _Sides, parser: FlinkParser) -> Itera
     if condition.kind == "EQUALS":
         for one, other in (condition.operands, condition.operands[::-1]):
             if sides.is_of_table(one) and not any(sides.is_of_table(node) for node in other.all()):
-                yield one.names[-1], parser.spark_sql(other, sides.columns)
+                yield one.names[-1], translated(other, sides.scope, parser).sql
                 return
     why = "a lookup compares a column of its table with an expression over the record, by `=`"
     raise NoCounterpartError(f"ON {condition.text}"[:60], why, condition.line)
 
 
-def _as_of(period: SqlNode, relation: Relation, base: Mapping[str, Mapping[str, str]]) -> Literal["run", "event_time"]:
+def _as_of(period: SqlNode, relation: Relation, base: Mapping[str, Scope]) -> Literal["run", "event_time"]:
     if period.kind != "IDENTIFIER":
         if period.operator == "PROCTIME":
             return "run"
         raise NoCounterpartError(f"FOR SYSTEM_TIME AS OF {period.text}", "it is no time attribute", period.line)
     found, table = relation.columns.get(period.names[-1], ""), relation.table
-    if is_same_sql(found, base[table.name].get(_time_column(table), "")) and found:
+    if is_same_sql(found, base[table.name].columns.get(_time_column(table), "")) and found:
         return "event_time"
     if "PROCTIME" in found or found.strip("`") in set(processing_times(table)):
         return "run"
     raise NoCounterpartError(f"FOR SYSTEM_TIME AS OF {period.text}", "it is no time attribute", period.line)
 
 
-def _hidden(
-    relation: Relation, added: Mapping[str, Column], base: Mapping[str, Mapping[str, str]], line: int
-) -> frozenset[str]:
+def _hidden(relation: Relation, added: Mapping[str, Column], base: Mapping[str, Scope], line: int) -> frozenset[str]:
     """The record's columns that columns of the table hide. Raises NoCounterpartError where an expression uses one."""
     raw = {column.name for column in relation.table.columns if column.computed is None} | {*_OF_RECORD}
     clashes = {name for name in added if name.lower() in {other.lower() for other in raw}}
-    time = base[relation.table.name].get(_time_column(relation.table), "")
+    time = base[relation.table.name].columns.get(_time_column(relation.table), "")
     computed = [sql for name, sql in relation.columns.items() if sql != column_sql(name)]
     for name in sorted(clashes):
         if any(re.search(rf"(?i)\b{re.escape(name)}\b", text) for text in (*computed, *relation.conditions, time)):

@@ -29,7 +29,7 @@ from spark_jobs.spark.java import find_java
 PARSER_PACKAGE = "org.apache.flink:flink-sql-parser:2.3.0"
 
 
-_TOKEN = re.compile(r"'(?:[^']|'')*'|`([A-Za-z_][A-Za-z0-9_]*)`|BETWEEN ASYMMETRIC")
+_TOKEN = re.compile(r"(?:_UTF16|u&)?'(?:[^']|'')*'|`([A-Za-z_][A-Za-z0-9_]*)`|BETWEEN ASYMMETRIC")
 _LISTED = """
     ALL AND ANY AS BETWEEN BY CASE CAST CURRENT_CATALOG CURRENT_DATE CURRENT_TIME CURRENT_TIMESTAMP CURRENT_USER DATE
     DISTINCT ELSE END EXISTS EXTRACT FALSE FILTER FROM GROUP HAVING IN INTERVAL IS JOIN LIKE LOCALTIMESTAMP NOT NULL ON
@@ -95,13 +95,6 @@ class SqlNode:
         return [wrapped(found.get(index)) for index in range(found.size())]
 
     @property
-    def floors_time(self) -> bool:
-        """Whether it is FLOOR(time TO unit) with a unit that Spark's date_trunc takes in the same way."""
-        if self.operator != "FLOOR" or len(self.operands) != 2:
-            return False
-        return self.operands[1].text in ("SECOND", "MINUTE", "HOUR", "DAY", "MONTH", "QUARTER", "YEAR")
-
-    @property
     def literal(self) -> str:
         """The value of a text or number."""
         return str(self.node.toValue())
@@ -161,10 +154,19 @@ def is_same_sql(one: str, other: str) -> bool:
 
 
 def _in_spark(token: re.Match[str]) -> str:
-    name = token[1]
+    text, name = token[0], token[1]
     if name is not None:
-        return token[0] if name.upper() in _WORDS else name
-    return "BETWEEN" if token[0].startswith("BETWEEN") else token[0].replace("\\", "\\\\")
+        return text if name.upper() in _WORDS else name
+    if text.startswith("BETWEEN"):
+        return "BETWEEN"
+    plain = _decoded(text.removeprefix("u&")) if text.startswith("u&") else text.removeprefix("_UTF16")
+    return plain.replace("\\", "\\\\")
+
+
+def _decoded(text: str) -> str:
+    """A text whose characters beyond ASCII are units of UTF-16, as in `u&'\\00e4'`."""
+    units = re.sub(r"\\([0-9a-f]{4}|\\)", lambda unit: unit[1] if unit[1] == "\\" else chr(int(unit[1], 16)), text)
+    return units.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 class _Client(GatewayClient):
@@ -229,22 +231,17 @@ class FlinkParser:
             raise DefinitionError(f"Flink's parser refuses it: {reason}", file, "Correct the script.") from None
         return [wrapped(found.get(index)) for index in range(found.size())]
 
-    def spark_sql(self, node: SqlNode, replaced: Mapping[str, str], alias: str = "") -> str:
-        """An expression as Spark SQL.
+    def expression(self, sql: str) -> SqlNode:
+        """An expression as a node."""
+        return wrapped(self._parser(sql).parseExpression())
 
-        `replaced`: for names of columns, with or without the alias of their table, the SQL that takes their place.
-        `alias`: that of the table whose columns stand there without one.
-        """
+    def formatted(self, node: Any) -> str:
+        """The parser's object as Spark SQL."""
         calcite = self._gateway.jvm.org.apache.calcite.sql
-        # As text an identifier alone has no quotes.
-        own = ".".join(map(column_sql, node.names)) if node.kind == "IDENTIFIER" and "" not in node.names else node.text
-        copy = self._parser(own).parseExpression()
-        whole = self._replaced(copy, replaced, alias)
         context = calcite.dialect.SparkSqlDialect.DEFAULT_CONTEXT.withIdentifierQuoteString("`")
         config = calcite.pretty.SqlPrettyWriter.config().withDialect(calcite.dialect.SparkSqlDialect(context))
         config = config.withQuoteAllIdentifiers(True).withAlwaysUseParentheses(False)
-        text = " ".join(str(calcite.pretty.SqlPrettyWriter(config).format(whole)).split())
-        return tidy(text)
+        return tidy(" ".join(str(calcite.pretty.SqlPrettyWriter(config).format(node)).split()))
 
     def milliseconds(self, interval: SqlNode) -> int | None:
         """The length of an interval literal in ms; None for months, years and what is no literal."""
@@ -252,29 +249,6 @@ class FlinkParser:
             return None
         decimal = self._gateway.jvm.java.lang.Class.forName("java.math.BigDecimal")
         return int(interval.node.getValueAs(decimal))
-
-    def _replaced(self, node: Any, replaced: Mapping[str, str], alias: str) -> Any:
-        found = wrapped(node)
-        if not found or (found.is_leaf and found.type != "SqlIdentifier"):
-            return node
-        if found.type == "SqlIdentifier":
-            sql = in_place_of(found.names, replaced, alias)
-            return node if sql is None else self._parser(sql).parseExpression()
-        if found.type == "SqlNodeList":
-            for index in range(node.size()):
-                node.set(index, self._replaced(node.get(index), replaced, alias))
-            return node
-        if found.floors_time:
-            time, unit = found.operands
-            call = self._parser(f"DATE_TRUNC('{unit.text}', x)").parseExpression()
-            call.setOperand(1, self._replaced(time.node, replaced, alias))
-            return call
-        for index, operand in enumerate(found.operands):
-            if operand:
-                new = self._replaced(operand.node, replaced, alias)
-                if new is not operand.node:
-                    node.setOperand(index, new)
-        return node
 
     def _parser(self, text: str) -> Any:
         jvm = self._gateway.jvm

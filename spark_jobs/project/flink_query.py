@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from spark_jobs.definition.names import RESERVED_COLUMNS
 from spark_jobs.eventtime.durations import DAY, format_duration
-from spark_jobs.project.flink_doubts import AGGREGATES, SAME_IN_SPARK, doubts
+from spark_jobs.project.flink_expressions import has_aggregate, translated
 from spark_jobs.project.flink_parser import NOTHING, FlinkParser, SqlNode
 from spark_jobs.project.flink_phases import remark_on_sessions
 from spark_jobs.project.flink_relation import Relation, argument
@@ -67,8 +67,9 @@ def add_keys(
         plain = key.names[-1] if key.kind == "IDENTIFIER" else f"key_{number + 1}"
         name = _column(aliases.get(key.text, plain))
         named[key.text] = name
-        lines.remarks += doubts(key)
-        lines.add(f"  {name}: {scalar(parser.spark_sql(key, relation.columns, relation.alias))}", key.line)
+        made = translated(key, relation.scope, parser)
+        lines.remarks += made.remarks
+        lines.add(f"  {name}: {scalar(made.sql)}", key.line)
     return named
 
 
@@ -77,8 +78,9 @@ def add_filter(lines: Lines, relation: Relation, where: SqlNode, parser: FlinkPa
     conditions = list(relation.conditions)
     lines.remarks += relation.remarks
     if where:
-        lines.remarks += doubts(where)
-        conditions.append(parser.spark_sql(where, relation.columns, relation.alias))
+        made = translated(where, relation.scope, parser)
+        lines.remarks += made.remarks
+        conditions.append(made.sql)
     if conditions:
         text = all_of(conditions)
         lines.add("filter:")
@@ -223,15 +225,15 @@ def add_aggregates(
         if _is_window_column(source):
             _remark_window_column(lines, item, source)
             continue
-        functions = {node.operator for node in source.all() if not node.is_leaf}
-        if not functions & AGGREGATES and not functions - SAME_IN_SPARK - {"*", "+", "-", "CASE", "AS", "FILTER"}:
+        if not has_aggregate(source):
             raise NoCounterpartError(item.text, "neither a key nor an aggregate", item.line)
         alias = item.operands[1].names[-1] if item.kind == "AS" else ""
         name = _column(alias or (of_sink[place] if place < len(of_sink) else f"value_{place + 1}"))
         while name in there or name in keys.values():
             name += "_2"
-        lines.remarks += doubts(source)
-        there[name] = (parser.spark_sql(source, relation.columns, relation.alias), item.line)
+        made = translated(source, relation.scope, parser)
+        lines.remarks += made.remarks
+        there[name] = (made.sql, item.line)
     if not there:
         raise NoCounterpartError("SELECT", "it has no aggregate", items.line)
     lines.add("aggregates:")

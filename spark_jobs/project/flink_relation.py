@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from spark_jobs.project.flink_deduplication import Numbered, numbered, refuse_other_rows
-from spark_jobs.project.flink_doubts import doubts
+from spark_jobs.project.flink_expressions import Scope, translated
 from spark_jobs.project.flink_lookup import Lookup, is_lookup, looked_up
 from spark_jobs.project.flink_parser import NOTHING, FlinkParser, SqlNode, column_sql
 from spark_jobs.project.flink_script import Located, NoCounterpartError, Remark, Script, SourceTable
+from spark_jobs.project.flink_types import FlinkType, common, flink_type
 
 METADATA = {key: column_sql(key) for key in ("timestamp", "partition", "offset", "topic", "headers")}
 """The metadata of a topic's record that a definition knows, as Spark SQL."""
@@ -19,6 +20,9 @@ METADATA = {key: column_sql(key) for key in ("timestamp", "partition", "offset",
 @dataclass(frozen=True, slots=True)
 class Relation:
     """What a query reads: a table, its columns in Spark SQL, conditions, and a window function if there is one.
+
+    `window_columns`: those that the window function sees. `types`: those of the columns in Flink. `zone`: the
+    session's time zone; None where the script does not set it.
 
     `numbered`: a column with ROW_NUMBER(), before a condition takes its first rows; `first`: afterwards. `remarks`:
     what of the views on the way is not, or not surely, the same in Spark. `inputs`: those of UNION ALL, each with the
@@ -30,6 +34,7 @@ class Relation:
     columns: Mapping[str, str]
     conditions: tuple[str, ...] = ()
     window: SqlNode = NOTHING
+    window_columns: Mapping[str, str] = field(default_factory=dict)
     numbered: Numbered | None = None
     first: Numbered | None = None
     remarks: tuple[Remark, ...] = ()
@@ -37,19 +42,26 @@ class Relation:
     inputs: tuple[Relation, ...] = ()
     refused: Mapping[str, str] = field(default_factory=dict)
     alias: str = ""
+    types: Mapping[str, FlinkType] = field(default_factory=dict)
+    zone: str | None = None
+
+    @property
+    def scope(self) -> Scope:
+        """The names that an expression over the relation may use."""
+        return Scope(self.columns, self.types, self.alias, self.zone)
 
 
 def resolve(
     node: SqlNode,
     script: Script,
     parser: FlinkParser,
-    base: Mapping[str, Mapping[str, str]],
+    base: Mapping[str, Scope],
     seen: tuple[str, ...] = (),
 ) -> Relation:
     """The relation behind FROM.
 
     Args:
-        base: By table: its columns in Spark SQL.
+        base: By table: its columns.
         seen: The views on the way.
 
     Raises:
@@ -63,14 +75,15 @@ def resolve(
         case "IDENTIFIER":
             name = node.names[-1]
             if name in script.views and name not in seen:
-                return replace(resolve(script.views[name], script, parser, base, (*seen, name)), alias=name)
+                found = resolve(script.views[name], script, parser, base, (*seen, name))
+                return replace(_named(found, script.view_columns.get(name, ()), node.line), alias=name)
             if name not in script.tables:
                 raise NoCounterpartError(f"table {name}", "the script has no CREATE TABLE for it", node.line)
-            return Relation(script.tables[name], base[name], alias=name)
+            own = base[name]
+            return Relation(script.tables[name], own.columns, alias=name, types=own.types, zone=own.zone)
         case "AS":
-            if len(node.operands) > 2:
-                raise NoCounterpartError(node.text, "a list of column names after AS", node.line)
-            return replace(inner(node.operands[0]), alias=node.operands[1].names[-1])
+            names = tuple(one.names[-1] for one in node.operands[2:])
+            return replace(_named(inner(node.operands[0]), names, node.line), alias=node.operands[1].names[-1])
         case "EXPLICIT_TABLE" | "COLLECTION_TABLE" | "SET_SEMANTICS_TABLE":
             return inner(node.operands[0])
         case "TABLE_REF":
@@ -82,7 +95,7 @@ def resolve(
             relation = inner(data)
             if relation.window:
                 raise NoCounterpartError(node.operator, "a window over the result of a window", node.line)
-            return replace(relation, window=node)
+            return replace(relation, window=node, window_columns=relation.columns)
         case "JOIN" if is_lookup(node):
             return looked_up(node, inner(node.operands[0]), script, parser, base)
         case "UNION":
@@ -99,11 +112,19 @@ def _united(node: SqlNode, inner: Callable[[SqlNode], Relation]) -> Relation:
     if any(len(other) != len(names) for other in others):
         raise NoCounterpartError("UNION ALL", "its tables have different numbers of columns", node.line)
     renamed = tuple(
-        replace(one, columns=dict(zip(names, (one.columns[name] for name in own), strict=True)))
+        replace(
+            one,
+            columns=dict(zip(names, (one.columns[name] for name in own), strict=True)),
+            types={name: one.types[old] for name, old in zip(names, own, strict=True) if old in one.types},
+        )
         for one, own in zip(inputs, (names, *others), strict=True)
     )
+    types = {
+        name: common(one.types[name] for one in renamed) for name in names if all(name in one.types for one in renamed)
+    }
     remarks = tuple(remark for one in inputs for remark in one.remarks)
-    return Relation(renamed[0].table, {name: column_sql(name) for name in names}, inputs=renamed, remarks=remarks)
+    columns, zone = {name: column_sql(name) for name in names}, renamed[0].zone
+    return Relation(renamed[0].table, columns, inputs=renamed, remarks=remarks, types=types, zone=zone)
 
 
 def _inputs_of(relation: Relation, line: int) -> tuple[Relation, ...]:
@@ -181,11 +202,14 @@ def _selected(node: SqlNode, inner: Callable[[SqlNode], Relation], parser: Flink
     refuse_names(relation, parts["items"], parts["where"])
     relation, where = filtered(relation, parts["where"])
     columns: dict[str, str] = {}
+    types: dict[str, FlinkType] = {}
     number: Numbered | None = None
     remarks = [*relation.remarks, *map(hint_left_out, parts["hints"].operands)]
     for place, item in enumerate(parts["items"].operands):
         if item.kind == "IDENTIFIER" and item.names[-1] == "":
-            columns |= {name: sql for name, sql in relation.columns.items() if "." not in name}
+            own = _all_columns(relation, item.names[:-1])
+            columns |= {name: relation.columns[name] for name in own}
+            types |= {name: relation.types[name] for name in own if name in relation.types}
             continue
         source, named = (item.operands[0], item.operands[1]) if item.kind == "AS" else (item, item)
         name = named.names[-1] if named.kind == "IDENTIFIER" else f"EXPR${place}"  # Flink's own name
@@ -194,18 +218,47 @@ def _selected(node: SqlNode, inner: Callable[[SqlNode], Relation], parser: Flink
                 raise NoCounterpartError(item.text[:60], "ROW_NUMBER() once, and before the window", item.line)
             if relation.inputs:
                 raise NoCounterpartError(item.text[:60], "a deduplication behind UNION ALL", item.line)
-            number, found = numbered(source, name, relation.columns, parser)
+            number, found = numbered(source, name, relation.scope, parser)
             remarks += found
             continue
-        remarks += doubts(source)
-        columns[name] = parser.spark_sql(source, relation.columns, relation.alias)
+        made = translated(source, relation.scope, parser)
+        remarks += made.remarks
+        columns[name], types[name] = made.sql, made.type
     conditions = relation.conditions
     if where:
-        remarks += doubts(where)
-        conditions = (*conditions, parser.spark_sql(where, relation.columns, relation.alias))
+        asked = translated(where, relation.scope, parser)
+        remarks += asked.remarks
+        conditions = (*conditions, asked.sql)
     return replace(
-        relation, columns=columns, conditions=conditions, numbered=number, remarks=tuple(remarks), refused={}, alias=""
+        relation,
+        columns=columns,
+        types=types,
+        conditions=conditions,
+        numbered=number,
+        remarks=tuple(remarks),
+        refused={},
+        alias="",
     )
+
+
+def _all_columns(relation: Relation, qualifier: tuple[str, ...]) -> list[str]:
+    """What `*` stands for; behind an alias the columns of that one of the two sides of a lookup."""
+    names = [name for name in relation.columns if "." not in name]
+    if not qualifier or relation.lookup is None:
+        return names
+    return [name for name in names if f"{qualifier[-1]}.{name}" in relation.columns]
+
+
+def _named(relation: Relation, names: tuple[str, ...], line: int) -> Relation:
+    """The relation with other names for its columns, in their order; none: its own."""
+    if not names:
+        return relation
+    own = [name for name in relation.columns if "." not in name]
+    if len(own) != len(names) or relation.window or relation.numbered:
+        raise NoCounterpartError(f"columns {', '.join(names)}", "names for the columns of a window", line)
+    columns = {new: relation.columns[old] for new, old in zip(names, own, strict=True)}
+    types = {new: relation.types[old] for new, old in zip(names, own, strict=True) if old in relation.types}
+    return replace(relation, columns=columns, types=types, refused={})
 
 
 def filtered(relation: Relation, where: SqlNode) -> tuple[Relation, SqlNode]:
@@ -223,7 +276,12 @@ def filtered(relation: Relation, where: SqlNode) -> tuple[Relation, SqlNode]:
 
 
 def plain_columns(table: SourceTable) -> dict[str, str]:
-    """The physical columns of a table, for `FlinkParser.spark_sql`."""
+    """The physical columns of a table in Spark SQL."""
     return {
         column.name: column_sql(column.name) for column in table.columns if not (column.metadata or column.computed)
     }
+
+
+def plain_types(table: SourceTable) -> dict[str, FlinkType]:
+    """The types of a table's columns that are not computed."""
+    return {column.name: flink_type(column.type) for column in table.columns if column.computed is None}

@@ -81,10 +81,14 @@ class Query:
 
 @dataclass(slots=True)
 class Script:
-    """What a script holds. `others`: statements that are none of these."""
+    """What a script holds. `others`: statements that are none of these.
+
+    `view_columns`: the names of a view's columns, where the script lists them.
+    """
 
     tables: dict[str, SourceTable] = field(default_factory=dict)
     views: dict[str, SqlNode] = field(default_factory=dict)
+    view_columns: dict[str, tuple[str, ...]] = field(default_factory=dict)
     settings: dict[str, Located] = field(default_factory=dict)
     queries: list[Query] = field(default_factory=list)
     others: list[SqlNode] = field(default_factory=list)
@@ -98,6 +102,20 @@ def read_script(statements: list[SqlNode]) -> Script:
     return script
 
 
+def inner_queries(query: SqlNode, script: Script) -> Iterator[SqlNode]:
+    """The SELECTs with GROUP BY below a query, and in the views that it reads, each text once."""
+    seen: set[str] = {query.text}
+    waiting = query.all()[1:] if query.kind == "SELECT" else query.all()
+    while waiting:
+        node = waiting.pop(0)
+        if node.kind == "IDENTIFIER" and node.names[-1] in script.views and node.text not in seen:
+            seen.add(node.text)
+            waiting += script.views[node.names[-1]].all()
+        elif node.kind == "SELECT" and node.text not in seen and node.operands[4]:
+            seen.add(node.text)
+            yield node
+
+
 def _add(script: Script, statement: SqlNode) -> None:
     parts = statement.operands
     match statement.type:
@@ -109,9 +127,7 @@ def _add(script: Script, statement: SqlNode) -> None:
             script.tables[table.name] = table
         case "SqlCreateView":
             query = next(part for part in parts if part.kind in ("SELECT", "WITH", "UNION"))
-            if parts[1].operands:
-                script.others.append(statement)
-            script.views[parts[0].names[-1]] = _without_with(script, query)
+            _add_view(script, parts[0], parts[1], query)
         case "SqlExecute" | "SqlStatementSet":
             for part in filter(None, parts):
                 _add(script, part)
@@ -149,10 +165,13 @@ def _without_with(script: Script, query: SqlNode) -> SqlNode:
     items, body = query.operands
     for item in items.operands:
         name, columns, inner = item.operands[:3]
-        if columns.operands:
-            script.others.append(item)
-        script.views[name.names[-1]] = _without_with(script, inner)
+        _add_view(script, name, columns, inner)
     return body
+
+
+def _add_view(script: Script, name: SqlNode, columns: SqlNode, query: SqlNode) -> None:
+    script.views[name.names[-1]] = _without_with(script, query)
+    script.view_columns[name.names[-1]] = tuple(column.names[-1] for column in columns.operands)
 
 
 def _table(statement: SqlNode) -> SourceTable:

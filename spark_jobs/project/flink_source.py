@@ -12,10 +12,11 @@ from spark_jobs.definition.instants import format_instant
 from spark_jobs.definition.kafka import SECRET
 from spark_jobs.errors import DefinitionError
 from spark_jobs.eventtime.durations import format_duration
-from spark_jobs.project.flink_doubts import doubts
+from spark_jobs.project.flink_expressions import Scope, Translated, translated
 from spark_jobs.project.flink_parser import FlinkParser, SqlNode, column_sql, tidy
-from spark_jobs.project.flink_relation import METADATA, plain_columns
+from spark_jobs.project.flink_relation import METADATA, plain_columns, plain_types
 from spark_jobs.project.flink_script import Column, Located, NoCounterpartError, Remark, SourceTable, spark_type
+from spark_jobs.project.flink_types import FlinkType, Kind
 from spark_jobs.project.sample import quoted
 
 _FORMATS = {"json": "json", "csv": "csv", "raw": "text", "avro-confluent": "avro"}
@@ -59,7 +60,7 @@ class Lines:
 class EventTime:
     """The event time: its SQL and unit in the definition, and the SQL that stands for the column elsewhere.
 
-    `doubt`: why Spark may read it otherwise, for people; empty where it does not.
+    `remarks`: what of it Spark may read otherwise.
     """
 
     column: str
@@ -68,7 +69,7 @@ class EventTime:
     elsewhere: str
     is_local: bool
     line: int
-    doubt: str = ""
+    remarks: tuple[Remark, ...] = ()
 
 
 def event_time(table: SourceTable, parser: FlinkParser, zone: Located | None = None) -> EventTime:
@@ -106,23 +107,22 @@ def _computed(
     columns = plain_columns(table) | {
         other.name: METADATA[other.metadata] for other in table.columns if other.metadata in METADATA
     }
+    scope = Scope(columns, plain_types(table), "", zone.text if zone else None)
     function = computed.operator if not computed.is_leaf else ""
     parts = list(filter(None, computed.operands))
     if function == "PROCTIME":
         raise NoCounterpartError("PROCTIME()", "processing time has no counterpart", column.line)
     if function == "TO_TIMESTAMP_LTZ" and (len(parts) == 1 or parts[1].literal in ("0", "3")):
         unit = "s" if len(parts) == 2 and parts[1].literal == "0" else "ms"
-        text = parser.spark_sql(parts[0], columns)
+        made = translated(parts[0], scope, parser)
         wrapper = "timestamp_seconds" if unit == "s" else "timestamp_millis"
-        return EventTime(name, text, unit, f"{wrapper}({text})", True, column.line)
-    if function == "TO_TIMESTAMP":
-        if len(parts) == 1 and _is_second_of_clock(parts[0]):
-            return _by_clock(name, column, parts[0].operands[0], parser.spark_sql(parts[0].operands[0], columns), zone)
-        arguments = ", ".join(parser.spark_sql(part, columns) for part in parts)
-        text = f"try_to_timestamp({arguments})"
-        return EventTime(name, text, "timestamp", text, False, column.line)
-    text = parser.spark_sql(computed, columns).replace("TIMESTAMP(3)", "TIMESTAMP")  # Spark's has no precision
-    return EventTime(name, text, "timestamp", text, False, column.line, doubt=_DOUBTFUL)
+        return EventTime(name, made.sql, unit, f"{wrapper}({made.sql})", True, column.line, made.remarks)
+    if function == "TO_TIMESTAMP" and len(parts) == 1 and _is_second_of_clock(parts[0]):
+        return _by_clock(name, column, translated(parts[0].operands[0], scope, parser), zone)
+    made = translated(computed, scope, parser)
+    is_time = made.type.kind in (Kind.TIMESTAMP, Kind.INSTANT)
+    remarks = made.remarks if is_time else (*made.remarks, Remark(column.line, f"{name} AS {made.sql}", _DOUBTFUL))
+    return EventTime(name, made.sql, "timestamp", made.sql, made.type.kind is Kind.INSTANT, column.line, remarks)
 
 
 def _is_second_of_clock(node: SqlNode) -> bool:
@@ -133,40 +133,62 @@ def _is_second_of_clock(node: SqlNode) -> bool:
     return not pattern or pattern[0].text == "'yyyy-MM-dd HH:mm:ss'"
 
 
-def _by_clock(name: str, column: Column, seconds: SqlNode, text: str, zone: Located | None) -> EventTime:
+def _by_clock(name: str, column: Column, seconds: Translated, zone: Located | None) -> EventTime:
     """TO_TIMESTAMP(FROM_UNIXTIME(seconds)): whole seconds, as the session's clock shows them, without a zone."""
-    whole = text if seconds.kind == "IDENTIFIER" else f"CAST({text} AS BIGINT)"
-    instant = f"timestamp_seconds({whole})"
+    instant, line = f"timestamp_seconds({seconds.sql})", column.line
     if zone is None or zone.text == "UTC":
-        doubt = "" if zone else "CHECK: FROM_UNIXTIME gives the session's time, here that of UTC: set the job's zone"
-        return EventTime(name, whole, "s", instant, False, column.line, doubt=doubt)
+        why = "CHECK: FROM_UNIXTIME gives the session's time, here that of UTC: set the job's zone"
+        doubts = () if zone else (Remark(line, f"{name} AS {seconds.sql}", why),)
+        return EventTime(name, seconds.sql, "s", instant, False, line, (*seconds.remarks, *doubts))
     local = f"from_utc_timestamp({instant}, '{zone.text}')"
-    return EventTime(name, local, "timestamp", local, False, column.line)
+    return EventTime(name, local, "timestamp", local, False, line, seconds.remarks)
 
 
-def columns_of(table: SourceTable, time: EventTime, parser: FlinkParser) -> dict[str, str]:
-    """Every column of a table in Spark SQL over the fields that are decoded, in the table's order.
+def columns_of(table: SourceTable, time: EventTime, parser: FlinkParser, zone: Located | None) -> Scope:
+    """Every column of a table over the fields that are decoded, in the table's order.
 
     What has no counterpart stands for itself. Raises NoCounterpartError.
     """
+    known = _known_columns(table, time, zone)
+    made = dict(_computed_columns(table, time, parser, zone))
+    columns = {
+        column.name: f"({made[column.name].sql})"
+        if column.name in made
+        else known.columns.get(column.name, column_sql(column.name))
+        for column in table.columns
+    }
+    return Scope(columns, {**known.types, **{name: one.type for name, one in made.items()}}, "", known.zone)
+
+
+def _known_columns(table: SourceTable, time: EventTime, zone: Located | None) -> Scope:
+    """The columns that are not computed, and the event time."""
     columns = plain_columns(table)
     for column in table.columns:
         if column.metadata in METADATA:
             columns[column.name] = METADATA[column.metadata or ""]
-    columns[time.column] = time.elsewhere
+    kind = FlinkType(Kind.INSTANT if time.is_local else Kind.TIMESTAMP)
+    types = {**plain_types(table), time.column: kind}
+    return Scope({**columns, time.column: time.elsewhere}, types, "", zone.text if zone else None)
+
+
+def _computed_columns(
+    table: SourceTable, time: EventTime, parser: FlinkParser, zone: Located | None
+) -> Iterator[tuple[str, Translated]]:
+    """The computed columns but the event time and processing times."""
+    scope = _known_columns(table, time, zone)
     for column in table.columns:
-        if column.computed is not None and column.name != time.column:
-            if _is_processing_time(column.computed):
-                continue
-            columns[column.name] = f"({parser.spark_sql(column.computed, columns)})"
-    return {column.name: columns.get(column.name, column_sql(column.name)) for column in table.columns}
+        if column.computed is not None and column.name != time.column and not _is_processing_time(column.computed):
+            yield column.name, translated(column.computed, scope, parser)
 
 
-def columns_left_out(table: SourceTable, time: EventTime, but: Container[str]) -> Iterator[Remark]:
+def columns_left_out(
+    table: SourceTable, time: EventTime, but: Container[str], parser: FlinkParser, zone: Located | None
+) -> Iterator[Remark]:
     """The metadata and computed columns of a source that are not, or not surely, what they are in Flink.
 
     `but`: the columns by which a deduplication orders, and a lookup asks.
     """
+    made = dict(_computed_columns(table, time, parser, zone))
     for column in table.columns:
         if column.metadata is not None and column.metadata not in METADATA:
             yield Remark(column.line, f"column {column.name} METADATA FROM '{column.metadata}'", "has no counterpart")
@@ -176,7 +198,7 @@ def columns_left_out(table: SourceTable, time: EventTime, but: Container[str]) -
             why = "processing time has no counterpart"
             yield Remark(column.line, f"column {column.name} AS {column.computed.text}", why)
         else:
-            yield from doubts(column.computed)
+            yield from made[column.name].remarks
 
 
 def _is_processing_time(computed: SqlNode) -> bool:

@@ -18,6 +18,7 @@ from spark_jobs.errors import DefinitionError, SourceError
 from spark_jobs.project.reading import decoded
 from spark_jobs.project.sample import Sample, ddl_of, json_object, nameable
 from spark_jobs.sources.files.log_files import find_files, read_files
+from spark_jobs.sources.kafka.offsets import KEEP_REPARTITION, is_repartition
 from spark_jobs.sources.kafka.topic import pin_topic, read_topic
 from spark_jobs.sources.lake.hive import read_table
 from spark_jobs.sources.records.decode import REASON
@@ -78,6 +79,9 @@ def read_kafka(
             "Name a topic with records, or a table or files that keep the old ones.",
         )
     source = f"{name}: {len(pinned.ranges)} partitions, the last {len(rows)} records read"
+    if is_repartition(topic):
+        begins = ", ".join(str(chosen.start) for chosen in pinned.ranges)
+        source += f". It begins at offset {begins}: its application purges what it has read. {KEEP_REPARTITION}"
     envelope = frozenset(_ENVELOPE)
     append_time = pinned.arrival_kind == "append_time"
     values = [(row, json_object(row["value"])) for row in rows if row["value"] is not None]

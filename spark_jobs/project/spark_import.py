@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -144,7 +144,22 @@ def _deduplicate(operator: str, schemas: list[Mapping[str, Any]]) -> str:
     fields = schemas[0].get("fields", ()) if schemas else ()
     by = [field["name"] for field in fields if _DELAY not in field.get("metadata", {})]
     timed = ", event_time: true" if operator == "dedupe" and len(by) < len(fields) else ""
-    return f"deduplicate: {{by: [{', '.join(map(quoted, by)) or CHECK}], kind: {_DEDUPLICATION[operator]}{timed}}}"
+    listed = ", ".join(quoted(as_column(one)) for one in by) or CHECK
+    return f"deduplicate: {{by: [{listed}], kind: {_DEDUPLICATION[operator]}{timed}}}"
+
+
+def _named(keys: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """The keys, each with a name that a column of results can have: its own, where that is one."""
+    taken: set[str] = set()
+    for key in keys:
+        plain = (
+            re.sub(r"[^A-Za-z0-9]+", "_", key).strip("_") if not re.fullmatch(r"[A-Za-z_]\w*", key, re.ASCII) else key
+        )
+        plain = plain if plain and not plain[0].isdigit() else f"key_{plain}".rstrip("_")
+        while plain.lower() in taken:
+            plain += "_2"
+        taken.add(plain.lower())
+        yield plain, key
 
 
 def _drafted(
@@ -186,7 +201,7 @@ def _drafted(
     remarks.append(gap if window == "session" else "window: its size, and `sliding` with a slide")
     remarks.append("filter: a WHERE of the query; no checkpoint has it, and without it the numbers are wrong")
     remarks.append("live: where the rows of the query lie, if they are to be compared")
-    known = ", ".join(f"{scalar(key)}: {scalar(as_column(key))}" for key in keys)
+    known = ", ".join(f"{name}: {scalar(as_column(key))}" for name, key in _named(keys))
     values = list(dict.fromkeys(value.partition("[")[0] for value in values))  # MS[0] to MS[51] are one value
     in_state = ", ".join(f"{key} {kind}" for key, kind in keys.items())
     place = one_line(str(folder))

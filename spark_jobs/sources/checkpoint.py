@@ -57,13 +57,19 @@ class CheckpointFiles:
 
 
 def checkpoint_files(spark: SparkSession, path: str) -> CheckpointFiles:
-    """The files of the checkpoint `path`; none is opened. Raises SourceError where there is none."""
+    """The files of the checkpoint `path`; none is opened. Raises SourceError where there is none, or not all of it."""
     stamps = dict(_local_stamps(_folder(path)) if _is_local(path) else _remote_stamps(spark, path))
     if not any(name.startswith("offsets/") for name in stamps):
         raise SourceError(
             "there is no checkpoint of a Structured Streaming query: no offsets/N",
             path,
             "Name the folder that the query has as its `checkpointLocation`; the query must have planned a batch.",
+        )
+    if "metadata" not in stamps:
+        raise SourceError(
+            "the checkpoint has no file `metadata`, in which the query's id is",
+            path,
+            "Without it nobody can tell a query from another one that was begun anew: copy the whole checkpoint.",
         )
     return CheckpointFiles(path, stamps)
 

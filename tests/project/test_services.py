@@ -66,6 +66,16 @@ def test_a_topic_whose_schemas_are_in_a_registry(spark, kafka: KafkaBroker, tmp_
     assert (sample.value_format, sample.schema) == ("json_schema", "shop STRING, at BIGINT, amount DOUBLE")
 
 
+def test_a_repartition_topic_is_said_to_be_purged(spark, kafka: KafkaBroker) -> None:
+    name = "sales-by-shop-repartition"
+    kafka.create_topic(name, 1)
+    produce(spark, kafka.servers, name, [Sent(json.dumps({"shop": "a", "at": n}).encode()) for n in range(6)])
+    kafka.delete_records(name, 0, before=4)
+    sample = read_kafka(spark, kafka.servers, name, 300)
+    assert "It begins at offset 4: its application purges what it has read" in sample.source
+    assert "repartition.purge.interval.ms" in sample.source
+
+
 def test_tombstones_are_dropped_and_said_where_a_definition_knows_them(tmp_path: Path) -> None:
     rows = []
     for n in range(40):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -147,4 +148,18 @@ def test_no_name_in_a_checkpoint_adds_to_the_draft(tmp_path: Path, monkeypatch: 
     draft = YAML(typ="safe").load(draft_of(checkpoint(tmp_path / "odd", offset=offset), "p").text)
     assert draft.keys() == plain.keys()
     escaped = name.replace("${", "$${")  # which a definition reads as `${`
-    assert list(draft["keys"]) == [escaped] and draft["history"]["topic"] == escaped
+    assert draft["history"]["topic"] == escaped
+    ((column, expression),) = draft["keys"].items()
+    assert re.fullmatch(r"[A-Za-z]\w*", column, re.ASCII)
+    assert expression == "`" + escaped.replace("`", "``") + "`"
+
+
+def test_names_with_spaces_and_dots_are_quoted_and_become_columns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    odd = [{"name": name, "type": "string", "metadata": {}} for name in ("shop id", "shop.id", "1st")]
+    monkeypatch.setitem(globals(), "KEYS", {"type": "struct", "fields": [*odd, KEYS["fields"][-1]]})
+    draft = YAML(typ="safe").load(draft_of(checkpoint(tmp_path / "c"), "p").text)
+    assert draft["keys"] == {"shop_id": "`shop id`", "shop_id_2": "`shop.id`", "key_1st": "`1st`"}
+    operator = draft_of(checkpoint(tmp_path / "d", operator="dedupe"), "p").text
+    assert YAML(typ="safe").load(operator)["deduplicate"]["by"] == ["`shop id`", "`shop.id`", "`1st`"]

@@ -96,3 +96,14 @@ def test_a_plan_stands_only_while_the_topic_has_what_it_says() -> None:
     ]:
         with pytest.raises(HistoryError, match=message):
             confirm(topic(), now, pinned)
+
+
+def test_a_repartition_topic_is_purged_by_its_application() -> None:
+    """Kafka Streams deletes what it has read (KIP-811): retention is not to blame, and a longer one does not help."""
+    purged = topic(topic="sales-by-shop-repartition")
+    with pytest.raises(HistoryError, match="its application purges what it has read") as refused:
+        resolve(purged, state((3, 7)), first_at(None))
+    assert "repartition.purge.interval.ms" in str(refused.value) and "retention" not in str(refused.value)
+    accepted = resolve(purged.model_copy(update={"accept": ["lost_start"]}), state((3, 7)), first_at(None))
+    assert "begins at offset 3: its application purges" in accepted.notes[0]
+    assert resolve(purged, state((0, 7)), first_at(None)).notes == ()

@@ -141,6 +141,22 @@ def _arrival_kind(topic: Topic, state: TopicState) -> Literal["append_time", "pr
     return "append_time" if state.has_append_time else "producer_time"
 
 
+KEEP_REPARTITION = (
+    "Raise the application's repartition.purge.interval.ms (30 s by default) and archive the topic with `rewindow "
+    "archive` before it is purged, or name the source topic, where the key is the record's own."
+)
+
+
+def is_repartition(name: str) -> bool:
+    """Whether a topic is one that a Kafka Streams application writes for itself, and purges as it reads (KIP-811)."""
+    return name.endswith("-repartition")
+
+
+def _remover(topic: Topic) -> str:
+    own = is_repartition(topic.topic)
+    return "its application purges what it has read, and has removed" if own else "retention has removed"
+
+
 def _starts(topic: Topic, state: TopicState, offsets_at: OffsetsAt, consent: _Consent) -> dict[int, int]:
     """Start offsets by partition, as `history.start` says."""
     starts: dict[int, int] = {}
@@ -158,9 +174,10 @@ def _starts(topic: Topic, state: TopicState, offsets_at: OffsetsAt, consent: _Co
         if start < bounds.earliest or (since is not None and 0 < start == bounds.earliest):
             consent.require(
                 "lost_start",
-                f"partition {partition} begins at offset {bounds.earliest}: retention has removed the records before"
+                f"partition {partition} begins at offset {bounds.earliest}: {_remover(topic)} the records before"
                 + (f", perhaps some since {format_instant(since)} too" if since is not None else ""),
-                "Stitch it to an archive (history.kind: stitched), begin later (history.start)",
+                (f"{KEEP_REPARTITION} " if is_repartition(topic.topic) else "")
+                + "Stitch it to an archive (history.kind: stitched), begin later (history.start)",
             )
         elif start > 0:
             consent.notes.append(f"partition {partition} is read from offset {start} on, as history.start says")
