@@ -152,7 +152,7 @@ def records_in(
     spans = ranges_of(sorted(set(starts)), windows.longest, _MAX_SPANS)
     records = replay.entering.where(F.col(EVENT_TIME).isNotNull())
     whole = TimeRange(min((s.start for s in spans), default=0), max((s.end for s in spans), default=0))
-    records = replay.for_windows(admitted(records, replay.spec.after_watermark), whole)
+    records = replay.handed_on(admitted(records, replay.spec.after_watermark), whole)
     assigned = assign_windows(in_spans(records, windows, spans), windows)
     wanted = doubt.join(ends, END).select(
         *join_columns(keys), LOW, HIGH, FLOORS, *(F.col(c).alias(f"rw_d_{c}") for c in more)

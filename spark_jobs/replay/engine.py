@@ -229,11 +229,11 @@ class Replay:
             return self.sessions(span).windows
         if self.spec.mode is Mode.COMPLETE:
             return complete_windows(in_window_time(self._usable, self.spec.windows), self.spec, span)
-        records = self.for_windows(self._records_of(span, band), span)
+        records = in_window_time(self._records_of(span, band), self.spec.windows)
         return replay_windows(records, self.spec, self.timeline, span, band, only)
 
-    def for_windows(self, records: DataFrame, span: TimeRange) -> DataFrame:
-        """The records with their times and their positions as the windows have them."""
+    def handed_on(self, records: DataFrame, span: TimeRange) -> DataFrame:
+        """The records with their times as the windows have them, and the position at which each comes to them."""
         times = TimeRange(span.start, span.end + 2 * self.spec.aligned_windows.longest)
         placed = in_window_time(records, self.spec.windows)
         return self.spec.rules.held_back(placed, self.spec, self.timeline, times)
@@ -260,7 +260,8 @@ class Replay:
         if records is not None:
             placed = self._without_duplicates(self.spec.rules.read(self.spec.rules.placed(records), self.spec))
             candidates = placed.where(F.col(EVENT_TIME).isNotNull())
-        late = in_instants(late_records(self.for_windows(candidates, span), self.spec, self.timeline, span, chosen))
+        placed = in_window_time(candidates, self.spec.windows)
+        late = in_instants(late_records(placed, self.spec, self.timeline, span, chosen))
         between = self.spec.rules.late_between_windows and _has_gaps(self.spec)
         return late.unionByName(self._late_between_windows(span, candidates)) if between else late
 

@@ -65,6 +65,13 @@ class InMemoryTimeline:
         """C of each of `x`: shape (len(x), 3). No `x` lies below the first step."""
         return self.positions[np.searchsorted(self.x_from, x, side="right") - 1]
 
+    def last_until(self, until: np.ndarray) -> np.ndarray:
+        """The last of the positions, which ascend, at or before each of `until` (n, 3); where none is, the lowest."""
+        count = len(self.positions)
+        _, rank = _ranked(np.concatenate([self.positions, until]))
+        found = np.searchsorted(rank[:count], rank[count:]) - 1
+        return np.where(found[:, None] < 0, MIN_TIMESTAMP, self.positions[found])
+
     @property
     def never_from(self) -> int:
         """The first x that has not closed; every whole timeline ends with one."""

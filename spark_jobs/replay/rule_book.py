@@ -153,6 +153,10 @@ class RuleBook(ABC):
         """Whether records come to the windows behind their own positions."""
         return False
 
+    def closes(self, closes: CloseArrays, spec: ReplaySpec, timeline: Timeline) -> CloseArrays:
+        """The closes of windows, with what else `comes_before` looks up."""
+        return closes
+
     def held_back(self, records: DataFrame, spec: ReplaySpec, timeline: Timeline, span: TimeRange) -> DataFrame:
         """The records with the position at which each comes to the windows (`HANDED`); null where it is its own.
 

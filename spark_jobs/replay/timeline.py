@@ -12,7 +12,7 @@ All ways to make one give this table; `spark_jobs.replay.flink.making` chooses.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -109,11 +109,12 @@ class CloseArrays:
 class PartitionCloseArrays(CloseArrays):
     """Close positions of consecutive grid ends, for each partition its own.
 
-    `positions` are those of the slowest partition. `by_partition`: int64, shape (partitions, ends, 3).
+    `positions` are those of the slowest partition. `by_partition`: int64, shape (rows, ends, 3); `rows` says which row
+    a partition has.
     """
 
     reads: ClassVar[tuple[str, ...]] = (PARTITION,)
-    partitions: Sequence[int] = ()
+    rows: Mapping[int, int] = field(default_factory=dict[int, int])
     by_partition: np.ndarray = field(default_factory=lambda: np.empty((0, 0, 3), dtype=np.int64))
 
     def at_index(self, index: Column, frame: DataFrame) -> PositionColumns:
@@ -121,7 +122,7 @@ class PartitionCloseArrays(CloseArrays):
         if self._arrays is None:
             self._arrays = _by_part(frame, self.by_partition.reshape(-1, 3))
         count = self.by_partition.shape[1]
-        pairs = [F.lit(v) for n, partition in enumerate(self.partitions) for v in (partition, n * count)]
+        pairs = [F.lit(v) for partition, row in self.rows.items() for v in (partition, row * count)]
         place = F.create_map(*pairs)[F.col(PARTITION)] + index
         inside = F.when((index >= 0) & (index < F.lit(count)), place).cast("int")
         return PositionColumns(*(F.get(self._arrays[name], inside) for name in _PARTS))
@@ -220,9 +221,8 @@ class Timeline:
         if not steps.by_partition:
             return CloseArrays(grid, first, steps.at(x))
         by_partition = np.stack([own.at(x) for own in steps.by_partition.values()])
-        return PartitionCloseArrays(
-            grid, first, steps.at(x), partitions=tuple(steps.by_partition), by_partition=by_partition
-        )
+        rows = {partition: row for row, partition in enumerate(steps.by_partition)}
+        return PartitionCloseArrays(grid, first, steps.at(x), rows=rows, by_partition=by_partition)
 
 
 def _in_spark(table: DataFrame | InMemoryTimeline) -> DataFrame:

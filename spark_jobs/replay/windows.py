@@ -71,7 +71,7 @@ class CloseLookup:
 def close_lookup(timeline: Timeline, spec: ReplaySpec, span: TimeRange) -> CloseLookup:
     """Look-ups for all windows that a record of the chunk `span` can be in."""
     grid, first, count = _lookup_range(spec, span)
-    at_end = timeline.close_arrays(grid, first, count)
+    at_end = spec.rules.closes(timeline.close_arrays(grid, first, count), spec, timeline)
     if spec.allowed_lateness == 0:
         return CloseLookup(at_end, at_end)
     return CloseLookup(at_end, timeline.close_arrays(grid, first, count, shift=spec.allowed_lateness))

@@ -5,9 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from pyspark.sql import functions as F
 
-from spark_jobs.replay.assign import START
+from spark_jobs.replay.assign import END, START, assign_windows
 from spark_jobs.replay.band import UNDECIDED, Band
+from spark_jobs.replay.columns import HANDED, PositionColumns, record_position
+from spark_jobs.replay.windows import close_lookup
 from tests.conformance.case import load_cases
 from tests.conformance.flink_sql_case import SqlCase, Version, first_difference
 from tests.conformance.flink_sql_sequential import run_sequential
@@ -99,3 +102,32 @@ def test_a_checkpoint_interval_shorter_than_the_wait_counts_the_record(quick_spa
 
 def test_nothing_is_undecided_in_one_phase(quick_spark) -> None:
     assert counted(quick_spark, "phases_one_phase_tumble") == {600: (2, 0), 660: (2, 0)}
+
+
+def holds_back(path: Path) -> bool:
+    case = SqlCase.read(path)
+    return case.is_in_two_phases and len(case.config["subtasks"]) > 1
+
+
+TWO_PHASES = [path for path in CASES if path.stem.startswith(("phases_", "idle_")) and holds_back(path)]
+
+
+@pytest.mark.parametrize("path", sample(TWO_PHASES[::4], TWO_PHASES), ids=lambda path: path.stem)
+def test_the_position_at_which_a_record_is_handed_on_decides_as_the_look_up_by_window_does(
+    path: Path, quick_spark
+) -> None:
+    case, version = replayed(path)[0]
+    with replay_of(quick_spark, case, version) as replay:
+        spec, span = replay.spec, span_of(replay)
+        handed = replay.handed_on(replay.entering, span)
+        closes = close_lookup(replay.timeline, spec, span).at_end
+        placed = assign_windows(handed, spec.aligned_windows)
+        index = (closes.grid.index(F.col(END)) - F.lit(closes.first)).cast("int")
+        own = zip(PositionColumns.named(HANDED).parts, record_position(placed).parts, strict=True)
+        comes = PositionColumns(*(F.coalesce(later, at_once) for later, at_once in own))
+        by_position = comes.not_after(closes.at_index(index, placed))
+        found = placed.select(
+            by_position.alias("a"), spec.rules.comes_before(closes, index, placed).alias("b")
+        ).collect()
+    assert found
+    assert [row["a"] for row in found] == [row["b"] for row in found]

@@ -148,3 +148,16 @@ def test_partitions_with_their_own_time_go_on_each_from_where_it_was_and_the_slo
         expected.append(own)
     assert joined.at(x).tolist() == [max(closes) for closes in zip(*expected, strict=True)]
     assert night.never_from == min(until for _, until, _ in partitions)
+
+
+POSITIONS = st.tuples(*[st.integers(-1, 3)] * 3)
+
+
+@given(st.sets(POSITIONS, min_size=1), st.lists(POSITIONS, min_size=1))
+def test_the_last_position_until_another_is_found_among_those_that_ascend(
+    own: set[tuple[int, int, int]], until: list[tuple[int, int, int]]
+) -> None:
+    steps = InMemoryTimeline(np.arange(len(own), dtype=np.int64), np.array(sorted(own), dtype=np.int64))
+    lowest = (MIN_TIMESTAMP,) * 3
+    wanted = [max((one for one in own if one <= end), default=lowest) for end in until]
+    assert [tuple(found) for found in steps.last_until(np.array(until, dtype=np.int64)).tolist()] == wanted

@@ -16,20 +16,11 @@ from spark_jobs.eventtime.flink.strategy import WatermarkStrategy
 from spark_jobs.eventtime.flink.two_phases import Slices
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.replay.assign import in_window_time
-from spark_jobs.replay.columns import (
-    ARRIVAL,
-    HANDED,
-    NEVER,
-    PARTITION,
-    PositionColumns,
-    admitted,
-    position_names,
-    record_position,
-)
-from spark_jobs.replay.deduplication import ID, Deduplication, FirstByProcessingTime, FirstByRowTime, is_kept
+from spark_jobs.replay.columns import NEVER, PARTITION, admitted
+from spark_jobs.replay.deduplication import ID, Deduplication, FirstByProcessingTime, FirstByRowTime
 from spark_jobs.replay.defined_windows import slices_of
 from spark_jobs.replay.flink.making import TimelineMaker, restarted_timeline
-from spark_jobs.replay.flink.two_phases import Buffers, of_subtasks, together
+from spark_jobs.replay.flink.two_phases import Buffers, HeldCloses, of_subtasks, together
 from spark_jobs.replay.in_memory_timeline import InMemoryTimeline, nothing_closed
 from spark_jobs.replay.rule_book import SessionRules, TimelineRequest
 from spark_jobs.replay.sessions import SessionWork, ThresholdCells, operate, suspicion
@@ -76,23 +67,19 @@ class FlinkRules(SessionRules):
             return records
         return buffers.handed_on(records, steps, span)
 
+    def closes(self, closes: CloseArrays, spec: ReplaySpec, timeline: Timeline) -> CloseArrays:
+        buffers, steps = self.buffers(spec), timeline.steps
+        if buffers is None or steps is None or not steps.flushes:
+            return closes
+        return buffers.closes(closes, steps, self.checkpoint_interval)
+
     def comes_before(self, closes: CloseArrays, index: Column, records: DataFrame) -> Column:
-        if position_names(HANDED)[0] not in records.columns:
-            return super().comes_before(closes, index, records)
-        at_once = super().comes_before(closes, index, records)
-        close, handed = closes.at_index(index, records), PositionColumns.named(HANDED)
-        in_time = handed.not_after(close)
-        if self.checkpoint_interval is not None:  # one was taken between the record and the close
-            waited = close.arrival - F.col(ARRIVAL) > F.lit(self.checkpoint_interval)
-            in_time = in_time | (record_position(records).not_after(close) & waited)
-        return F.call_function("if", handed.arrival.isNull(), at_once, in_time & is_kept(records))
+        return super().comes_before(closes.handed_on if isinstance(closes, HeldCloses) else closes, index, records)
 
     def is_undecided(self, closes: CloseArrays, index: Column, records: DataFrame) -> Column | None:
-        if position_names(HANDED)[0] not in records.columns:
+        if not isinstance(closes, HeldCloses):
             return None
-        in_time = record_position(records).not_after(closes.at_index(index, records))
-        in_time = PositionColumns.named(HANDED).arrival.isNotNull() & in_time
-        return in_time & ~self.comes_before(closes, index, records)
+        return super().comes_before(closes, index, records) & ~self.comes_before(closes, index, records)
 
     def _whole(self, spec: ReplaySpec, request: TimelineRequest, thresholds: Thresholds) -> Timeline:
         if "maker" not in request.kept:

@@ -7,16 +7,18 @@ watermark of subtask s reaches x, and slices that end on the grid at which buffe
     handed on  the first C_s(b) >= r    over all slice ends b: the next one that the subtask reaches
     on time    handed on <= C(x)        a subtask hands on before it forwards the watermark
 
-A record that is not behind is handed on when its subtask reaches its slice's end, or sooner. While every subtask is
-active that is before C(x), so it needs no look-up. With an idle timeout it may not be: then a subtask hands on at each
-position that some record needs, and each record goes with the first one.
+    in time    r <= H_s(C(x))           H_s(c): the last position at or before c at which s hands on
+
+So the windows need one look-up a record, in arrays by subtask and window end, and no join. A record that is not behind
+is handed on when its subtask reaches its slice's end, or sooner: while every subtask is active that is before C(x).
+With an idle timeout it may not be; then a subtask hands on only at positions that some record needs.
+A comparison needs the position itself, as its band shifts the closes: `Buffers.handed_on` joins it to its few records.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 
 import numpy as np
 from pyspark.sql import Column, DataFrame
@@ -35,13 +37,14 @@ from spark_jobs.replay.columns import (
     position_names,
     record_position,
 )
-from spark_jobs.replay.grid import EndGrid, RegularGrid, WallClockGrid
+from spark_jobs.replay.grid import RegularGrid, WallClockGrid
 from spark_jobs.replay.in_memory_timeline import InMemoryTimeline
 from spark_jobs.replay.range_lookup import joined_to_ranges
-from spark_jobs.replay.timeline import CloseArrays
+from spark_jobs.replay.timeline import CloseArrays, PartitionCloseArrays
 
-_BEHIND, _NEXT, _SUBTASK, _PLACE = "rw_behind", "rw_next", "rw_subtask", "rw_place"
+_BEHIND, _NEXT, _SUBTASK = "rw_behind", "rw_next", "rw_subtask"
 _PARTS = ("arrival", "major", "minor")
+_NONE = np.empty((0, 3), dtype=np.int64)
 
 
 def of_subtasks(steps: Mapping[int, InMemoryTimeline], *, flushes: bool) -> Mapping[int, InMemoryTimeline]:
@@ -83,24 +86,11 @@ def _numbered(positions: np.ndarray, end: tuple[int, int, int]) -> InMemoryTimel
     return InMemoryTimeline(np.arange(len(kept), dtype=np.int64), kept)
 
 
-class SubtaskCloses(CloseArrays):
-    """Where each subtask's own watermark reaches consecutive slice ends: int64 of shape (subtasks, ends, 3)."""
+@dataclass
+class HeldCloses(CloseArrays):
+    """Close positions, and of each partition the last one before them at which its subtask hands on."""
 
-    def __init__(self, grid: EndGrid, first: int, by_subtask: np.ndarray) -> None:
-        super().__init__(grid, first, by_subtask.reshape(-1, 3))
-        self._by_subtask = by_subtask
-
-    def place(self, index: Column) -> Column:
-        """The place of a subtask's end number `first + index`, for `at_index`; null for an end outside."""
-        count = self._by_subtask.shape[1]
-        return F.when((index >= 0) & (index < F.lit(count)), F.col(_SUBTASK) * F.lit(count) + index).cast("int")
-
-    @cached_property
-    def least_delay(self) -> int | None:
-        """The least processing time (ms) from a slice end to its close by any subtask; None: no useful bound."""
-        found = [CloseArrays(self.grid, self.first, own).least_delay for own in self._by_subtask]
-        known = [delay for delay in found if delay is not None]
-        return min(known) if len(known) == len(found) else None
+    handed_on: PartitionCloseArrays = field(default_factory=lambda: PartitionCloseArrays(RegularGrid(1), 0, _NONE))
 
 
 @dataclass(frozen=True)
@@ -121,6 +111,24 @@ class Buffers:
         """Whether some subtask may leave the minimum."""
         return any(one.idleness is not None and one.interval for one in self.strategy.of_subtasks)
 
+    def closes(self, closes: CloseArrays, steps: InMemoryTimeline, interval: int | None) -> HeldCloses:
+        """The closes, and up to which position a record of each subtask is handed on before them.
+
+        At each `interval` (ms, None: not known) a checkpoint hands on: what came so long before a close is in time.
+        """
+        until = closes.positions
+        last = np.stack([own.last_until(until) for _, own in sorted(steps.flushes.items())])
+        if interval is not None:
+            sure = np.full_like(until, NEVER)
+            sure[:, 0] = until[:, 0] - interval - 1
+            last = np.where((sure[:, :1] >= last[:, :, :1]), sure, last)
+        own = PartitionCloseArrays(closes.grid, closes.first, until, rows=self._rows, by_partition=last)
+        return HeldCloses(closes.grid, closes.first, until, handed_on=own)
+
+    @property
+    def _rows(self) -> dict[int, int]:
+        return {partition: number for number, own in enumerate(self.strategy.subtasks) for partition in own}
+
     def handed_on(self, records: DataFrame, steps: InMemoryTimeline, span: TimeRange) -> DataFrame:
         """The records with the position at which each comes to the windows; null where nothing holds it back.
 
@@ -129,13 +137,14 @@ class Buffers:
         if not steps.by_subtask:
             return records
         records = records.withColumn(_SUBTASK, self._subtask())
-        records = (
-            records.withColumn(_BEHIND, F.lit(True)) if self.may_be_idle else self._with_behind(records, steps, span)
-        )
+        behind = F.lit(True)
+        if not self.may_be_idle:
+            behind = self._is_behind(self._own_closes(steps.by_subtask, span), records)
+        records = records.withColumn(_BEHIND, behind)
         placed = self._with_next(records, steps.flushes)
         later = self._next(records, steps.flushes)
         parts = dict(zip(position_names(HANDED), (F.when(F.col(_BEHIND), part) for part in later.parts), strict=True))
-        return placed.withColumns(parts).drop(_BEHIND, _SUBTASK, _PLACE, *position_names(_NEXT))
+        return placed.withColumns(parts).drop(_BEHIND, _SUBTASK, *position_names(_NEXT))
 
     def flushes(
         self,
@@ -151,10 +160,10 @@ class Buffers:
         due = {number: _numbered(own.positions, ends[number]) for number, own in steps.items()}
         if not self.may_be_idle:
             return due
-        known = InMemoryTimeline(np.empty(0, np.int64), np.empty((0, 3), np.int64), by_subtask=steps)
-        records = self._with_behind(records.withColumn(_SUBTASK, self._subtask()), known, span)
-        placed = self._with_next(records, due)
-        reached = self._own_closes(known, span).at_index(F.col(_PLACE), placed)
+        closes = self._own_closes(steps, span)
+        records = records.withColumn(_SUBTASK, self._subtask())
+        placed = self._with_next(records.withColumn(_BEHIND, self._is_behind(closes, records)), due)
+        reached = closes.at_index(self._index(closes), placed)
         needed = [
             F.when(F.col(_BEHIND), later).otherwise(own).alias(name)
             for later, own, name in zip(self._next(records, due).parts, reached.parts, _PARTS, strict=True)
@@ -166,35 +175,26 @@ class Buffers:
 
     def _subtask(self) -> Column:
         """The number of the subtask that reads a record's partition."""
-        pairs = [F.lit(v) for number, own in enumerate(self.strategy.subtasks) for p in own for v in (p, number)]
-        return F.create_map(*pairs)[F.col(PARTITION)]
+        return F.create_map(*(F.lit(v) for pair in self._rows.items() for v in pair))[F.col(PARTITION)]
 
-    def _index(self, closes: SubtaskCloses) -> Column:
+    def _index(self, closes: CloseArrays) -> Column:
         """The number of the record's slice end in `closes`."""
         grid = RegularGrid(self.slices.step, self.slices.offset % self.slices.step)
         end = grid.floor(F.col(EVENT_TIME)) + F.lit(self.slices.step)
         return (grid.index(end) - F.lit(closes.first)).cast("int")
 
-    def _own_closes(self, steps: InMemoryTimeline, span: TimeRange) -> SubtaskCloses:
+    def _own_closes(self, steps: Mapping[int, InMemoryTimeline], span: TimeRange) -> PartitionCloseArrays:
         grid, step = self.grid, self.slices.step
         first = grid.first_index_at_or_after(span.start)
         count = grid.first_index_at_or_after(span.end + 2 * step) - first + 1
         x = grid.closes(first, count)
-        return SubtaskCloses(grid, first, np.stack([own.at(x) for _, own in sorted(steps.by_subtask.items())]))
+        by_partition = np.stack([own.at(x) for _, own in sorted(steps.items())])
+        return PartitionCloseArrays(grid, first, _NONE, rows=self._rows, by_partition=by_partition)
 
-    def _with_behind(self, records: DataFrame, steps: InMemoryTimeline, span: TimeRange) -> DataFrame:
-        """Add `rw_behind`: whether a record's slice ended before it, by its own subtask's watermark.
-
-        `rw_place` is a column of its own, so that Spark computes it once.
-        """
-        closes = self._own_closes(steps, span)
-        placed = records.withColumn(_PLACE, closes.place(self._index(closes)))
-        looked_up = ~record_position(placed).not_after(closes.at_index(F.col(_PLACE), placed))
-        behind = F.coalesce(looked_up, F.lit(False))
-        if closes.least_delay is not None:
-            soon = F.col(ARRIVAL) - F.lit(closes.least_delay) < F.col(EVENT_TIME)
-            behind = F.call_function("if", soon, F.lit(False), behind)
-        return placed.withColumn(_BEHIND, behind)
+    def _is_behind(self, closes: PartitionCloseArrays, records: DataFrame) -> Column:
+        """Whether a record's slice ended before it, by its own subtask's watermark."""
+        looked_up = ~record_position(records).not_after(closes.at_index(self._index(closes), records))
+        return F.coalesce(looked_up, F.lit(False))
 
     def _with_next(self, records: DataFrame, flushes: Mapping[int, InMemoryTimeline]) -> DataFrame:
         """Add, where `rw_behind` is true and there is one `rw_next_*`: the position to hand on between two."""
