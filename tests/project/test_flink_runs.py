@@ -49,13 +49,12 @@ def imported(script: str, parser: FlinkParser, folder: Path) -> dict[str, Pipeli
     """The definitions of a script over files of `tests/data/flink_queries`, in the order of their log."""
     found = import_script(re.sub(r"'path' = '", f"'path' = '{DATA}/", script), "script.sql", parser)
     assert not found.missing
-    position = "  format: json\n  position: {partition: p, offset: o, arrival: a, arrival_unit: iso}\n"
-    ends = {"end_of_input: freeze": "end_of_input: flush", "  format: json\n": position}
+    position = r"\g<0>  position: {partition: p, offset: o, arrival: a, arrival_unit: iso}\n"
     made = {}
     for definition in found.definitions:
-        text = definition.text
-        for old, new in ends.items():
-            text = text.replace(old, new, 1)
+        text = definition.text.replace("end_of_input: freeze", "end_of_input: flush", 1)
+        text, count = re.subn(r"^  format: json.*\n", position, text, count=1, flags=re.MULTILINE)
+        assert count, text
         path = folder / f"{definition.name}.yaml"
         path.write_text(f"{text}output: {{namespace: imported}}\n")
         made[definition.name] = load_pipeline(path)
