@@ -49,7 +49,7 @@ PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadscope --no-loadsco
 WITHOUT_JAVA := tests/test_documents.py tests/test_imports.py tests/test_settings.py tests/definition tests/eventtime \
 	tests/golden/test_naive.py tests/golden/test_sequential.py tests/golden/test_structured_streaming.py tests/orchestration/test_form.py
 
-test: $(STAMP) ## run every guarantee once, with real parts, in two processes (about 20 minutes)
+test: $(STAMP) ## run every guarantee once, with real parts, in two processes (about 35 minutes)
 	REWINDOW_TESTS=short $(PYTEST)
 
 test-quick: $(STAMP) ## run what needs no Java: definitions, event-time core, laws, recorded cases (under a minute)
