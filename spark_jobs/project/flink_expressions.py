@@ -16,7 +16,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from spark_jobs.project.flink_parser import NOTHING, FlinkParser, SqlNode, in_place_of
+from spark_jobs.project.flink_parser import NOTHING, FlinkParser, SqlNode, column_of, in_place_of
 from spark_jobs.project.flink_script import NoCounterpartError, Remark, spark_type
 from spark_jobs.project.flink_types import LITERALS, UNKNOWN, FlinkType, Kind, common, flink_type, of_kind, whole
 
@@ -42,15 +42,9 @@ class Scope:
     zone: str | None = None
 
     def type_of(self, names: Sequence[str]) -> FlinkType:
-        """The type behind a name, found as `in_place_of` finds its SQL."""
-        qualified, first = ".".join(names[:2]), names[0]
-        if len(names) > 1 and qualified in self.columns:
-            return self.types.get(qualified, UNKNOWN).part(names[2:])
-        if len(names) > 1 and first == self.alias and names[1] in self.columns:
-            return self.types.get(names[1], UNKNOWN).part(names[2:])
-        if first in self.columns:
-            return self.types.get(first, UNKNOWN).part(names[1:])
-        return self.types.get(names[-1], UNKNOWN) if len(names) == 2 else UNKNOWN
+        """The type behind a name."""
+        found = column_of(names, self.columns, self.alias)
+        return UNKNOWN if found is None else self.types.get(found[0], UNKNOWN).part(found[1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +104,16 @@ def translated(
 
 def has_aggregate(node: SqlNode) -> bool:
     """Whether an expression has an aggregate, or a function that nothing is known of, which may be one."""
-    known = {name.partition("(")[0]: one.is_aggregate for name, one in known_functions().items()}
+    known = _are_aggregates()
     names = {one.operator.upper() for one in node.all() if not one.is_leaf} - {*_STRUCTURE, ""}
     listed = {name.partition(" ")[0] for name in known}
     return any(known.get(name) or (name.isidentifier() and name not in listed) for name in names)
+
+
+@cache
+def _are_aggregates() -> Mapping[str, bool]:
+    """Whether each function of the list is an aggregate, by its name."""
+    return {name.partition("(")[0]: one.is_aggregate for name, one in known_functions().items()}
 
 
 def signatures(node: SqlNode, scope: Scope) -> dict[str, bool]:

@@ -123,11 +123,11 @@ def import_script(
         name = plain_name(query.sink or f"{file.rpartition('/')[2].partition('.')[0]}_{number + 1}")
         name = _unused_name(name, {*(one.name for one in definitions), *(one.name for one in missing)})
         made = _attempt(name, query, script, parser, timer, file)
-        if isinstance(made, Remark):
-            found.append(made)
+        if isinstance(made, _Refused):
+            found.append(made.remark)
             inner = _windows_within(name, query, script, parser, timer, file)
             if not inner:
-                missing.append(Missing(name, query.line, f"{made.what.partition(' (query of')[0]}: {made.why}"))
+                missing.append(Missing(name, query.line, made.why))
             for own, lines in inner.items():
                 found += [
                     Remark(query.line, own, f"only the window within the query of line {query.line}"),
@@ -146,15 +146,25 @@ def import_script(
     return Imported(made, tuple(unique), tuple(missing))
 
 
-def _attempt(name: str, query: Query, script: Script, parser: FlinkParser, timer: Timer, file: str) -> Lines | Remark:
+@dataclass(frozen=True, slots=True)
+class _Refused:
+    """A query without a definition: the remark on its part, and why it is missing."""
+
+    remark: Remark
+    why: str
+
+
+def _attempt(name: str, query: Query, script: Script, parser: FlinkParser, timer: Timer, file: str) -> Lines | _Refused:
     """The definition of a query, or why there is none. One that cannot be read never takes the others with it."""
     try:
         return _definition(name, query, script, parser, timer, file)
     except Py4JError as error:
         why = f"Flink's parser cannot write a part of it as Spark SQL: {_reason(error)}"
-        return Remark(query.line, f"the query of line {query.line}", why)
+        what = f"the query of line {query.line}"
+        return _Refused(Remark(query.line, what, why), f"{what}: {why}")
     except NoCounterpartError as gap:
-        return Remark(gap.line, f"{gap.what} (query of line {query.line})", gap.why)
+        what = f"{gap.what} (query of line {query.line})"
+        return _Refused(Remark(gap.line, what, gap.why), f"{gap.what}: {gap.why}")
 
 
 def _windows_within(

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -127,24 +127,29 @@ def tidy(text: str) -> str:
 
 
 def in_place_of(names: Sequence[str], replaced: Mapping[str, str], alias: str) -> str | None:
-    """The SQL of a name: that of its column, and the fields of a row behind it; None where no column is named.
+    """The SQL of a name: that of its column, and the fields of a row behind it; None where no column is named."""
+    found = column_of(names, replaced, alias)
+    if found is None:
+        return None
+    column, fields = replaced[found[0]], found[1]
+    row = column if not fields or column.startswith(("`", "(")) else f"({column})"
+    return ".".join([row, *map(column_sql, fields)])
+
+
+def column_of(names: Sequence[str], columns: Container[str], alias: str) -> tuple[str, Sequence[str]] | None:
+    """Which of the columns a name stands for, and the fields of a row behind it; None where it is none.
 
     As SQL resolves names: the first part is a table's alias if that table has a column of the second part, else it is
     a column, whose fields the other parts name.
     """
     qualified, first = ".".join(names[:2]), names[0]
-    if len(names) > 1 and qualified in replaced:
-        column, fields = replaced[qualified], names[2:]
-    elif len(names) > 1 and first == alias and names[1] in replaced:
-        column, fields = replaced[names[1]], names[2:]
-    elif first in replaced:
-        column, fields = replaced[first], names[1:]
-    elif len(names) == 2 and names[1] in replaced:
-        column, fields = replaced[names[1]], ()
-    else:
-        return None
-    row = column if not fields or column.startswith(("`", "(")) else f"({column})"
-    return ".".join([row, *map(column_sql, fields)])
+    if len(names) > 1 and qualified in columns:
+        return qualified, names[2:]
+    if len(names) > 1 and first == alias and names[1] in columns:
+        return names[1], names[2:]
+    if first in columns:
+        return first, names[1:]
+    return (names[1], ()) if len(names) == 2 and names[1] in columns else None
 
 
 def is_same_sql(one: str, other: str) -> bool:

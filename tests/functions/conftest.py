@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import zipfile
 from pathlib import Path
 
@@ -13,7 +12,7 @@ import pytest
 
 from spark_jobs.functions.java import FLINK_PACKAGES
 from spark_jobs.spark.jars import fetch_jars
-from spark_jobs.spark.java import find_java
+from tests.java import compiled, compiler
 
 HERE = Path(__file__).parent
 
@@ -21,16 +20,12 @@ HERE = Path(__file__).parent
 @pytest.fixture(scope="session")
 def jobs_jar(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The jar of the job in `job/`."""
-    compiler = find_java().executable.with_name("javac")
-    if not compiler.exists():
-        pytest.skip(f"there is no {compiler}: this Java cannot compile")
+    if not compiler().exists():
+        pytest.skip(f"there is no {compiler()}: this Java cannot compile")
     folders = [fetch_jars(package, "Flink's interfaces'") for package in FLINK_PACKAGES]
     path = os.pathsep.join(f"{folder}/*" for folder in [*folders, Path(pyspark.__file__).parent / "jars"])
     classes = tmp_path_factory.mktemp("classes")
-    sources = sorted(map(str, (HERE / "job").glob("*.java")))
-    command = [str(compiler), "-proc:none", "-nowarn", "-cp", path, "-d", str(classes), *sources]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    compiled(sorted((HERE / "job").glob("*.java")), path, classes)
     jar = classes / "job.jar"
     with zipfile.ZipFile(jar, "w") as archive:
         for file in sorted(classes.rglob("*.class")):

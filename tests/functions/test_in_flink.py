@@ -10,9 +10,9 @@ import pytest
 
 from spark_jobs.definition import load_pipeline
 from spark_jobs.lakehouse.tables import Tables
-from spark_jobs.spark.jars import fetch_jars
 from spark_jobs.spark.java import find_java
 from tests.functions.definitions import READING, defined
+from tests.java import compiled, flink_path
 from tests.runs.small_runs import T0, run, write
 
 pytestmark = pytest.mark.long
@@ -24,12 +24,10 @@ ARTIFACTS = ("flink-clients", "flink-table-api-java-bridge")
 @pytest.fixture(scope="module")
 def fired(jobs_jar: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[tuple[str, int, float]]]:
     """What Flink emits, firing by firing, by the kind of windows."""
-    folders = [fetch_jars(f"org.apache.flink:{name}:2.3.0", "Flink's") for name in ARTIFACTS]
-    path = os.pathsep.join([str(jobs_jar), *(f"{folder}/*" for folder in folders)])
-    classes, java = tmp_path_factory.mktemp("flink"), find_java().executable
-    compile_it = [str(java.with_name("javac")), "-proc:none", "-nowarn", "-cp", path, "-d", str(classes)]
-    subprocess.run([*compile_it, str(HERE / "FunctionsJob.java")], check=True, capture_output=True)
-    command = [str(java), "-Xmx400m", "-cp", f"{classes}{os.pathsep}{path}", "FunctionsJob"]
+    path = f"{jobs_jar}{os.pathsep}{flink_path(*ARTIFACTS)}"
+    classes = tmp_path_factory.mktemp("flink")
+    compiled([HERE / "FunctionsJob.java"], path, classes)
+    command = [str(find_java().executable), "-Xmx400m", "-cp", f"{classes}{os.pathsep}{path}", "FunctionsJob"]
     given = [f"{one['k']},{one['t']},{one['v']}" for one in records()]
     done = subprocess.run([*command, *given], capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr[-3000:]

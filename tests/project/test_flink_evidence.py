@@ -12,13 +12,12 @@ from pathlib import Path
 import pytest
 
 from spark_jobs.errors import EnvironmentSetupError
-from spark_jobs.spark.jars import fetch_jars
 from spark_jobs.spark.java import find_java
+from tests.java import compiled, compiler, flink_path
 
 pytestmark = pytest.mark.long
 
 ROOT = Path(__file__).parents[2]
-FLINK = "2.3.0"
 ARTIFACTS = ("flink-clients", "flink-table-planner-loader", "flink-table-runtime", "flink-table-api-java-bridge")
 # partition, offset, key, event time, value: one record comes within the allowed lateness, the last one after all.
 RECORDS = (
@@ -32,34 +31,28 @@ Emitted = tuple[str, int, int, int, dict[int, int]]
 def jars() -> str:
     """Flink's class path; skips where a registry does not give it."""
     try:
-        folders = [fetch_jars(f"org.apache.flink:{name}:{FLINK}", "Flink's") for name in ARTIFACTS]
+        return flink_path(*ARTIFACTS)
     except EnvironmentSetupError as error:
         pytest.skip(str(error))
-    return os.pathsep.join(f"{folder}/*" for folder in folders)
 
 
 @pytest.fixture(scope="module")
 def emitted(jars: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Emitted]]:
     """What the job of `tests/data/flink_evidence` emits, by kind."""
-    java = find_java().executable
-    compiler = java.with_name("javac")
-    if not compiler.exists():
-        pytest.skip(f"there is no {compiler}: this Java cannot compile")
+    if not compiler().exists():
+        pytest.skip(f"there is no {compiler()}: this Java cannot compile")
     classes = tmp_path_factory.mktemp("classes")
     sources = [ROOT / "spark_jobs/project/files/Evidence.java", ROOT / "tests/data/flink_evidence/EvidenceJob.java"]
-    command = [
-        str(compiler if compiler.exists() else "javac"),
-        "-proc:none",
-        "-nowarn",
-        "-cp",
-        jars,
-        "-d",
-        str(classes),
-    ]
-    done = subprocess.run([*command, *map(str, sources)], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    compiled(sources, jars, classes)
     arguments = [",".join(map(str, record)) for record in RECORDS]
-    command = [str(java), "-Duser.timezone=UTC", "-Xmx400m", "-cp", f"{classes}{os.pathsep}{jars}", "EvidenceJob"]
+    command = [
+        str(find_java().executable),
+        "-Duser.timezone=UTC",
+        "-Xmx400m",
+        "-cp",
+        f"{classes}{os.pathsep}{jars}",
+        "EvidenceJob",
+    ]
     began = time.time() * 1000
     done = subprocess.run([*command, *arguments], capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr[-3000:]

@@ -13,11 +13,10 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from spark_jobs.spark.jars import fetch_jars
 from spark_jobs.spark.java import find_java
+from tests.java import FLINK, compiled, flink_path
 
 FOLDER = Path("tests/data/flink_expressions")
-FLINK = "2.3.0"
 ARTIFACTS = (
     "flink-clients",
     "flink-table-planner-loader",
@@ -28,18 +27,11 @@ ARTIFACTS = (
 )
 
 
-def flink_jars() -> str:
-    """Flink's class path, for programs that run SQL on a local cluster. Raises EnvironmentSetupError."""
-    folders = [fetch_jars(f"org.apache.flink:{name}:{FLINK}", "Flink's") for name in ARTIFACTS]
-    return os.pathsep.join(f"{folder}/*" for folder in folders)
-
-
 def run_java(source: Path, *arguments: str) -> str:
     """What a program of one class prints; it is compiled against Flink. Raises CalledProcessError."""
-    java, jars = find_java().executable, flink_jars()
+    java, jars = find_java().executable, flink_path(*ARTIFACTS)
     with tempfile.TemporaryDirectory() as classes:
-        compiled = [str(java.with_name("javac")), "-proc:none", "-nowarn", "-cp", jars, "-d", classes, str(source)]
-        subprocess.run(compiled, check=True)
+        compiled([source], jars, Path(classes))
         run = [str(java), "-Xmx700m", "-Duser.timezone=UTC", "-cp", f"{classes}{os.pathsep}{jars}", source.stem]
         return subprocess.run([*run, *arguments], check=True, stdout=subprocess.PIPE, text=True).stdout
 

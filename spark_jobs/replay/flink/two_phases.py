@@ -90,7 +90,7 @@ def _numbered(positions: np.ndarray, end: tuple[int, int, int]) -> InMemoryTimel
 class HeldCloses(CloseArrays):
     """Close positions, and of each partition the last one before them at which its subtask hands on."""
 
-    handed_on: PartitionCloseArrays = field(default_factory=lambda: PartitionCloseArrays(RegularGrid(1), 0, _NONE))
+    handed_on: PartitionCloseArrays = field(kw_only=True)
 
 
 @dataclass(frozen=True)
