@@ -239,6 +239,7 @@ def test_sessions_and_duplicates_of_parquet_files_are_the_query_s(
 def test_a_checkpoint_without_files_says_what_is_missing(spark: SparkSession, tmp_path: Path) -> None:
     for part in ("offsets", "commits", "sources/0"):
         (tmp_path / "checkpoint" / part).mkdir(parents=True)
+    (tmp_path / "checkpoint" / "metadata").write_text('{"id":"c0ffee"}')
     metadata = json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": START, "conf": {}})
     (tmp_path / "checkpoint" / "offsets" / "0").write_text(f'v1\n{metadata}\n{{"t":{{"0":3}}}}')
     (tmp_path / "checkpoint" / "commits" / "0").write_text('v1\n{"nextBatchWatermarkMs":0}')
