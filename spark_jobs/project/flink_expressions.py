@@ -16,7 +16,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from spark_jobs.project.flink_parser import NOTHING, FlinkParser, SqlNode, column_of, in_place_of
+from spark_jobs.project.flink_parser import NOTHING, FlinkParser, SqlNode, as_flink, column_of, in_place_of
 from spark_jobs.project.flink_script import NoCounterpartError, Remark, spark_type
 from spark_jobs.project.flink_types import LITERALS, UNKNOWN, FlinkType, Kind, common, flink_type, of_kind, whole
 
@@ -150,12 +150,9 @@ class _Walk:
             return None, UNKNOWN
         if node.type == "SqlIdentifier":
             sql = None if "" in node.names else in_place_of(node.names, self.scope.columns, self.scope.alias)
-            copy = node.node if sql is None else self._parsed(sql).node
+            copy = node.node if sql is None else self._parsed(as_flink(sql)).node
             return copy, self.type_of(node)
         if node.is_leaf:
-            if "''" in node.text[1:-1]:
-                why = "CHECK: Spark reads two quotes within a text as none: write a backslash and one quote"
-                self.remarks.append(Remark(node.line, node.text, why))
             return node.node, _literal_type(node)
         if node.operator == "FILTER":
             return self.translated(node.operands[0], node)
@@ -311,11 +308,13 @@ def _literal_type(node: SqlNode) -> FlinkType:
         kind = Kind.DOUBLE if "E" in text.upper() else Kind.DECIMAL if "." in text else Kind.WHOLE
         if kind is not Kind.WHOLE:
             return FlinkType(kind)
-        width = whole("INT" if abs(int(text)) < 1 << 31 else "BIGINT").narrower
-        return FlinkType(kind, narrower=(Kind.POSITIVE, *width) if int(text) > 0 else width)
+        if abs(int(text)) >= 1 << 31:
+            return whole("BIGINT")
+        return FlinkType(kind, narrower=(Kind.POSITIVE, Kind.INT) if int(text) > 0 else (Kind.INT,))
     if node.type == "SqlCharStringLiteral":
-        plain = (Kind.PLAIN,) if "\\" not in text else ()
-        return FlinkType(Kind.TEXT, narrower=((Kind.PATTERN,) if _SAFE_PATTERN.fullmatch(text[1:-1]) else ()) + plain)
+        is_plain, is_pattern = "\\" not in text, _SAFE_PATTERN.fullmatch(text[1:-1])
+        known = {Kind.PATTERN: is_pattern, Kind.FILLED: is_plain and text != "''", Kind.PLAIN: is_plain}
+        return FlinkType(Kind.TEXT, narrower=tuple(kind for kind, is_known in known.items() if is_known))
     if node.type == "SqlIntervalLiteral":
         return FlinkType(Kind.MONTHS if "MONTH" in text or "YEAR" in text else Kind.INTERVAL)
     if text in ("TRUE", "FALSE"):

@@ -36,10 +36,12 @@ class Kind(StrEnum):
     BIGINT = "BIGINT"
     POSITIVE = ">0"
     PLAIN = "'text'"
+    FILLED = "'text+'"
     PATTERN = "'pattern'"
+    MILLIONTHS = "DECIMAL(., 6)"
 
 
-LITERALS = frozenset([Kind.POSITIVE, Kind.PLAIN, Kind.PATTERN])
+LITERALS = frozenset([Kind.POSITIVE, Kind.PLAIN, Kind.FILLED, Kind.PATTERN])
 """What only a literal is known to be."""
 
 
@@ -101,6 +103,9 @@ def flink_type(text: str) -> FlinkType:
     if kind is Kind.ROW:
         fields = (re.match(r"\s*(?:`([^`]+)`|(\w+))\s+(.*)", part, re.DOTALL) for part in _split(inner))
         return FlinkType(kind, {found[1] or found[2]: flink_type(found[3]) for found in fields if found})
+    if kind is Kind.DECIMAL:
+        scale = re.match(r"\w+\s*\(\s*\d+\s*,\s*(\d+)", text)
+        return FlinkType(kind, narrower=(Kind.MILLIONTHS,) if scale is None or int(scale[1]) <= 6 else ())
     return whole(text) if kind is Kind.WHOLE else FlinkType(kind)
 
 

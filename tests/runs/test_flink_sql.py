@@ -96,5 +96,17 @@ def test_a_range_in_a_wall_clocks_time_gives_what_the_live_job_gave(spark, tmp_p
     assert counted(spark, part) == Counter({w: n for w, n in wanted.items() if low <= w[0] < high})
 
 
+def test_buffers_in_a_wall_clocks_time_are_looked_at_when_a_slice_ends_and_not_in_between(spark, tmp_path: Path) -> None:
+    began = 1_729_990_800_000 - 4 * HOUR
+    drawn = log_of(9)
+    records = [r | {name: began + (r[name] - drawn[0]["a"]) * 60 for name in ("t", "a")} for r in drawn]
+    write(tmp_path / "data", records)
+    window = "window: {type: tumbling, size: 1 h}"
+    section = "flink_sql: {time_zone: Europe/Berlin}"
+    defined = pipeline(tmp_path, "sql_looked_at", watermark=SUBTASKS, window=f"{window}\n{section}")
+    run(spark, defined)
+    assert counted(spark, defined) == in_time(defined, records)
+
+
 def records_start() -> int:
     return log_of(9)[0]["a"]

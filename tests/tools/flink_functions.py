@@ -228,30 +228,31 @@ def functions(spark: SparkRecord, parser: FlinkParser) -> dict[str, dict[str, An
     """The list: by signature what Flink gives, and how Spark gives it, or differs.
 
     A signature is there where an expression is an instance of it; what differs for a literal differs for what is wider
-    too. One with narrower operands is there where the wide one is not, differs, or gives something else.
+    too. One with narrower operands is there where the next wider one is not, differs, or gives something else.
     """
     outcomes: dict[str, list[tuple[Recorded, str, str]]] = {}
-    wide: dict[str, str] = {}
+    lists: dict[str, list[list[str]]] = {}
     seen: set[str] = set()
     names = {one.sql: _names(parser.expression(one.sql)) for one in recorded()}
     for one in (one for one in made(parser, TEMPLATES) if names[one.flink.sql]):
-        own = [*names[one.flink.sql].items()]
-        outcome, template = difference(one.flink, spark[one.written]), _template([name for name, _ in own])
-        for name, is_own in own:
+        own = names[one.flink.sql]
+        outcome, template = difference(one.flink, spark[one.written]), _template(own)
+        for name, is_own in own.items():
             outcomes.setdefault(name, []).append((one.flink, outcome, template))
-            wide[name] = own[-1][0]
+            lists.setdefault(name, []).append([*own])
             seen |= {name} if is_own else set()
     entries = {name: entry for name in seen if (entry := _entry_of(name, outcomes[name], names))}
-    return {
-        name: entries[name]
-        for name in sorted(entries)
-        if wide[name] == name or wide[name] not in entries or _is_better(entries[name], entries[wide[name]])
-    }
+    kept: dict[str, dict[str, Any]] = {}
+    for name in sorted(entries, key=lambda one: max(len(own) - own.index(one) for own in lists[one])):  # the widest first
+        next_ones = [next((each for each in own[own.index(name) + 1 :] if each in kept), None) for own in lists[name]]
+        if any(one is None or _is_better(entries[name], kept[one]) for one in next_ones):
+            kept[name] = entries[name]
+    return dict(sorted(kept.items()))
 
 
 def _is_better(narrow: Mapping[str, Any], wide: Mapping[str, Any]) -> bool:
     is_other = any(narrow.get(what) != wide.get(what) for what in ("gives", "spark"))
-    return is_other or ("differs" in wide and "differs" not in narrow)
+    return is_other or ("differs" in wide) != ("differs" in narrow)
 
 
 def _entry_of(

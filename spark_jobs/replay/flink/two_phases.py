@@ -27,6 +27,7 @@ from pyspark.sql import functions as F
 from spark_jobs.eventtime.flink.strategy import WatermarkStrategy
 from spark_jobs.eventtime.flink.two_phases import Slices
 from spark_jobs.eventtime.ranges import TimeRange
+from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP
 from spark_jobs.replay.columns import (
     ARRIVAL,
     EVENT_TIME,
@@ -157,7 +158,7 @@ class Buffers:
 
         With an idle timeout only where some of all these records needs it. `ends`: where each hands on the rest.
         """
-        due = {number: _numbered(own.positions, ends[number]) for number, own in steps.items()}
+        due = {number: _numbered(self._reaching(own), ends[number]) for number, own in steps.items()}
         if not self.may_be_idle:
             return due
         closes = self._own_closes(steps, span)
@@ -172,6 +173,13 @@ class Buffers:
         numbers = rows.column("subtask").to_numpy()
         positions = np.stack([rows.column(part).to_numpy() for part in _PARTS], axis=1)
         return {number: _numbered(positions[numbers == number], ends[number]) for number in steps}
+
+    def _reaching(self, steps: InMemoryTimeline) -> np.ndarray:
+        """The positions at which a watermark reaches a slice end: in a wall clock there are steps between them."""
+        if self.slices.zone is None:
+            return steps.positions
+        due = np.array([self.slices.next_flush(x - 1) for x in steps.x_from.tolist()], dtype=np.int64)
+        return steps.positions[due < np.append(steps.x_from[1:], MAX_TIMESTAMP)]
 
     def _subtask(self) -> Column:
         """The number of the subtask that reads a record's partition."""
