@@ -69,12 +69,21 @@ def main() -> None:
         leave_the_end_to_the_watcher()
         if debug:
             raise
-        if isinstance(problem, ImportError) and (missing := error_of(problem)) is not None:
-            errors.print(f"[bold red]error[/]: {escape(str(missing))}")
-            raise SystemExit(missing.exit_code) from None
+        if (known := _known(problem)) is not None:
+            errors.print(f"[bold red]error[/]: {escape(str(known))}")
+            raise SystemExit(known.exit_code) from None
         message = known_failure(problem)
         errors.print(f"[bold red]error[/]: {escape(message)}")
         raise SystemExit(1) from None
+
+
+def _known(problem: Exception) -> RewindowError | None:
+    """What Rewindow can say of an error of others: a part that is missing, a catalog that does not answer."""
+    if isinstance(problem, ImportError):
+        return error_of(problem)
+    from spark_jobs.spark.failures import catalog_failure  # brings PySpark, which is there when it has failed
+
+    return catalog_failure(problem)
 
 
 def known_failure(problem: BaseException) -> str:

@@ -51,6 +51,7 @@ from spark_jobs.runs.work.job import Job
 from spark_jobs.runs.work.progress import LogProgress, Progress
 from spark_jobs.runs.work.stages import Begin, Publish, ReplayChunk, RunStage, applications_of, from_stage, stages_of
 from spark_jobs.settings import more_conf
+from spark_jobs.spark.failures import catalog_failure
 from spark_jobs.spark.session import spark_session
 from spark_jobs.submit.package import ERROR
 
@@ -219,13 +220,14 @@ def run_stage(
             print(outcome.sentence(), flush=True)
             return 0 if stage is Stage.PLAN else 3  # the task `verify` is the one that fails
         return 0
-    except RewindowError as problem:
-        _record_failure(folder, stage, in_form_words(problem))
-        _say(str(problem))
-        return problem.exit_code
     except Exception as problem:
-        _record_failure(folder, stage, problem)
-        raise
+        known = problem if isinstance(problem, RewindowError) else catalog_failure(problem)
+        if known is None:
+            _record_failure(folder, stage, problem)
+            raise
+        _record_failure(folder, stage, in_form_words(known))
+        _say(str(known))
+        return known.exit_code
 
 
 def maintain_tables(

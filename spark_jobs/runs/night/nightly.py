@@ -86,6 +86,7 @@ from spark_jobs.sources import (
     unplaced,
 )
 from spark_jobs.spark.cached import CachedFrames
+from spark_jobs.spark.failures import catalog_answers
 from spark_jobs.spark.parallel import run_parallel
 
 
@@ -130,6 +131,7 @@ _NOTHING = {0: 0}
 Night = Full | Incremental | NothingNew
 
 
+@catalog_answers()
 def reconcile(
     spark: SparkSession,
     pipeline: Pipeline,

@@ -20,10 +20,12 @@ from spark_jobs.runs.work.computing import FullWork
 from spark_jobs.runs.work.evaluation import EndPolicy, Evaluator
 from spark_jobs.runs.work.job import RunResult, chosen_run_id, job_of
 from spark_jobs.runs.work.progress import Progress
+from spark_jobs.spark.failures import catalog_answers
 
 __all__ = ["EndPolicy", "execute"]
 
 
+@catalog_answers()
 def execute(
     spark: SparkSession,
     pipeline: Pipeline,

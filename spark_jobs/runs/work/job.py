@@ -32,6 +32,7 @@ from spark_jobs.runs.planning.planned_spec import spec_of_plan
 from spark_jobs.runs.work.causes import published_before
 from spark_jobs.runs.work.corrected import DeliveredCorrections
 from spark_jobs.runs.work.progress import Progress
+from spark_jobs.spark.failures import catalog_failure
 
 
 @dataclass(slots=True)
@@ -139,10 +140,13 @@ class Job:
         with self.life.beating():
             try:
                 yield
-            except Exception as problem:
+            except Exception as raised:
+                problem = catalog_failure(raised) or raised
                 lost = fail(self, problem, stage())
                 if lost is not None and not isinstance(problem, RewindowError):
-                    raise lost from problem
+                    raise lost from raised
+                if problem is not raised:
+                    raise problem from raised
                 raise
 
 
