@@ -11,7 +11,7 @@ from typing import Self, TypeVar
 
 T = TypeVar("T")
 
-_SLOW_SECONDS = 0.1
+_SLOW_SECONDS = 0.03
 _RESTART_SECONDS = 1.0
 
 
@@ -69,12 +69,16 @@ class Proxy:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._call(self._drop_all())
+        self._call(self._end())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(10)
 
     def _call(self, action):
         return asyncio.run_coroutine_threadsafe(action, self._loop).result(10)
+
+    async def _end(self) -> None:
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            task.cancel()
 
     async def _drop_all(self) -> None:
         for writer in list(self._open):
