@@ -298,14 +298,15 @@ def drop_table(spark: SparkSession, table: str) -> None:
     guarded("cannot drop", table, drop)
 
 
-def aligned(spark: SparkSession, table: str, rows: DataFrame) -> DataFrame:
-    """The rows in the table's columns; what they lack is null."""
+def aligned(spark: SparkSession, table: str, rows: DataFrame, more: Iterable[str] = ()) -> DataFrame:
+    """The rows in the table's columns, and `more` of their own; what they lack is null."""
     given = set(rows.columns)
     return rows.select(
         *(
             F.col(f"`{f.name}`") if f.name in given else F.lit(None).cast(f.dataType).alias(f.name)
             for f in spark.table(table).schema
-        )
+        ),
+        *quoted(more),
     )
 
 

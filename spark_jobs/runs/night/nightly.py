@@ -180,11 +180,13 @@ def reconcile(
                 records=night.records,
                 run_id=run_id,
                 kind=RunKind.RECONCILE,
-                asked=replace(asked, reason=asked.reason or night.why),
+                asked=asked,
+                note=night.note,
                 end_policy=ends,
                 **common,
             )
-            result.note = night.note if night.rival else result.note or night.note
+            if night.rival:
+                result.note = night.note
             return result
         started = now()
         chosen = chosen_run_id(pipeline, run_id, started)
