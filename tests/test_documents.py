@@ -290,6 +290,14 @@ def imports_of(tree: ast.Module) -> Iterator[tuple[str, str]]:
             yield from ((node.module or "", alias.name) for alias in node.names)
 
 
+def test_a_docstring_can_be_read_alone() -> None:
+    """None begins with a word that points at another docstring."""
+    leaning = re.compile(r'"""(The same|Those of|That of)\b')
+    found = [f"{file}: {line.strip()}" for file in sorted((ROOT / "spark_jobs").rglob("*.py"))
+             for line in file.read_text().splitlines() if leaning.search(line)]  # fmt: skip
+    assert found == []
+
+
 @pytest.mark.parametrize("file", TESTS, ids=lambda file: str(file.relative_to(ROOT)))
 def test_tests_import_no_private_name_and_no_test_module(file: Path) -> None:
     """What tests share lies in a module that holds no tests, such as `tests/kafka.py`."""

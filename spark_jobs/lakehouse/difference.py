@@ -111,7 +111,7 @@ class Comparison:
         return Difference(changes, heads, compared and compared.persist(StorageLevel.MEMORY_AND_DISK))
 
     def compared_changes(self, at: datetime) -> DataFrame:
-        """The same changes, found without the short cut: every staged window is compared with what is published."""
+        """The changes, found without the short cut: every staged window is compared with what is published."""
         return _with_run(self._compared(self.publication.staged), self.publication, at)
 
     def changes(self, at: datetime) -> tuple[DataFrame, DataFrame | None]:
@@ -224,7 +224,7 @@ class Comparison:
     def _published(self, identity: Sequence[str], values: Sequence[str]) -> DataFrame:
         """What is published of each window in scope, by `old_` and the column's name.
 
-        `old_rows`: how many rows readers see of it. `rw_old`: their values, of one of them. `old_is_whole`: the
+        `old_rows`: how many rows readers see of it. `rw_old`: the values of any one of these rows. `old_is_whole`: the
         revisions say the same as readers see.
         """
         rows = [

@@ -32,7 +32,7 @@ def rounding_name(aggregate: str) -> str:
 
 
 def rounded_columns(columns: Iterable[str]) -> dict[str, str]:
-    """Those of the columns that have a bound beside them, with the bound's column."""
+    """The columns that have a bound beside them, each with the bound's column."""
     given = list(columns)
     return {column: rounding_name(column) for column in given if rounding_name(column) in given}
 
