@@ -98,6 +98,11 @@ def test_columns_that_are_named_as_a_position_give_the_order_of_the_log(project:
     position = made.history.position
     assert (position.partition, position.offset) == ("kafka_partition", "kafka_offset")
     assert (position.arrival, position.arrival_unit) == ("append_time", "iso")
+    text = (project / "dags/pipelines/orders.yaml").read_text()
+    assert "\n  # partitions: [0, 1, 2] " in text and '\n  flink: "2.3" ' in text, "what an engine adds are lines"
+    flags = ("--engine", "flink", "--job", "datastream", "--bound", "5 min", "--key", "shop", "--time", "ordered_at")
+    init("data", "--name", "told", *flags, "--yes")
+    assert "CHECK" not in (project / "dags/pipelines/told.yaml").read_text(), "no advice for guesses that are not there"
     assert fidelity(made).level == "log_order"
     init("data", "--name", "by_producer", "--arrival-kind", "producer_time", "--yes")
     assert fidelity(definition(project, "by_producer")).level == "approximate"
