@@ -182,6 +182,16 @@ def test_an_engine_is_asked_in_its_own_words(project: Path, flags: tuple, waterm
     assert ("CHECK: this" in text) == (watermark.get("delay", watermark.get("grace")) == 300_000)
 
 
+def test_kafka_streams_needs_no_clock_of_the_broker(project: Path) -> None:
+    """In its topics the record's time is the event time: LogAppendTime would change the application itself."""
+    write_lines(project / "data/orders.jsonl", [in_log(number) for number in range(100)])
+    clock = ("--arrival", "append_time", "--arrival-kind", "producer_time", "--yes")
+    assert "fidelity approximate" in init("data", "--name", "flink_orders", *clock)
+    output = init("data", "--name", "orders", "--engine", "kafka_streams", "--grace", "10 min", *clock)
+    assert "fidelity log_order" in output
+    assert "LogAppendTime" not in output + (project / "dags/pipelines/orders.yaml").read_text()
+
+
 def test_a_job_of_flink_sql_is_asked_for_its_delay_and_has_a_section(project: Path) -> None:
     write_lines(project / "data/orders.jsonl", [in_log(number) for number in range(100)])
     init("data", "--name", "orders", "--job", "sql", "--lag", "5 s", "--yes")
