@@ -55,6 +55,29 @@ def test_the_readme_is_short_and_has_a_picture() -> None:
     assert "](docs/pictures/" in text
 
 
+def test_who_has_another_engine_does_not_leave_at_the_first_sentence() -> None:
+    (first,) = re.findall(r"^\*\*(.*?)\*\*", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE)
+    (asked,) = re.findall(r"^\*\*My live job is [^*]*\*\*.*?\n\n", (ROOT / "docs/faq.md").read_text(), re.DOTALL | re.M)
+    for engine in ("Flink", "Structured Streaming", "Kafka Streams"):
+        assert engine in first and (engine in asked or engine == "Flink")
+    assert "Both are replayed" in asked
+
+
+NOT_UNDERSTOOD = (
+    "had published a window of its time", "seconds read as milliseconds do", "sum only of what adds up over windows",
+    "by inversion, set by set", "stands for all that readers see", "fired their windows again. At most a fifth",
+    "with what they did", "load this page again", "in spite of a closed gate too",
+    "put right by a real Airflow", "both, in one aggregation",
+)  # fmt: skip
+"""What people who had not written the program did not understand in pages and messages."""
+
+
+def test_no_sentence_that_was_not_understood_comes_back() -> None:
+    files = [*(ROOT / "spark_jobs").rglob("*.py"), *(ROOT / "spark_jobs").rglob("*.j2"), *PAGES]
+    texts = {file: " ".join(file.read_text().split()).replace('" "', "") for file in files}
+    assert [(file.name, said) for file, text in texts.items() for said in NOT_UNDERSTOOD if said in text] == []
+
+
 def test_the_readme_names_the_demo_and_the_tests_side_by_side_and_ci_runs_the_tests_so() -> None:
     tried = (ROOT / "README.md").read_text().partition("## Try it")[2].partition("\n## ")[0]
     assert re.search(r"^make demo .*minutes\)\nmake test .*minutes\)$", tried, re.MULTILINE)
@@ -288,6 +311,14 @@ def imports_of(tree: ast.Module) -> Iterator[tuple[str, str]]:
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom):
             yield from ((node.module or "", alias.name) for alias in node.names)
+
+
+def test_a_docstring_can_be_read_alone() -> None:
+    """None begins with a word that points at another docstring."""
+    leaning = re.compile(r'"""(The same|Those of|That of)\b')
+    found = [f"{file}: {line.strip()}" for file in sorted((ROOT / "spark_jobs").rglob("*.py"))
+             for line in file.read_text().splitlines() if leaning.search(line)]  # fmt: skip
+    assert found == []
 
 
 @pytest.mark.parametrize("file", TESTS, ids=lambda file: str(file.relative_to(ROOT)))

@@ -108,8 +108,8 @@ AnotherLogOption = Annotated[
     bool,
     typer.Option(
         "--another-log",
-        help="Where the history is another log than the one that was read (a topic that was made anew, other files): "
-        "what is there now takes the place of all that is published. Without it, such a run is refused.",
+        help="Accept a history that is another log than the one read before (a topic that was made anew, other files): "
+        "what it gives replaces all that is published. Without this option such a run is refused.",
     ),
 ]
 GateOption = Annotated[

@@ -255,7 +255,7 @@ class Ledger:
         return read
 
     def _merge(self, run_id: str, known: _Known, row: pa.Table) -> None:
-        """The same where `maintain` has put the rows of several runs into one file."""
+        """Replaces a run's row, where `maintain` has put the rows of several runs into one file."""
         runs, frame = self._tables.runs, self._spark.createDataFrame(row)
         expected = known.row or {}
         same = " AND ".join(f"t.{c} <=> {literal(expected.get(c))}" for c in ("status", "attempt", "claim"))

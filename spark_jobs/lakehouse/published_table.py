@@ -166,7 +166,7 @@ class PublishedTable:
         return self._comparison(publication).changes(at)[0]
 
     def compared_changes(self, publication: Publication, at: datetime) -> DataFrame:
-        """The same changes, found without the short cut: every staged window is compared with what is published."""
+        """The changes, found without the short cut: every staged window is compared with what is published."""
         return self._comparison(publication).compared_changes(at)
 
     def difference(self, publication: Publication, at: datetime) -> Difference:

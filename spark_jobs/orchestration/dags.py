@@ -173,7 +173,7 @@ def nightly_dag(dag_id: str, pipeline: Pipeline) -> DAG:
 def decide_dag(dag_id: str, pipeline: Pipeline) -> DAG:
     """The DAG by which a person publishes or discards a run that waits; its own permission says who may."""
     said = f"Publish or discard a run of {pipeline.name} that waits for an approval, or whose gate is closed."
-    what = "Publishes what a run has staged, in spite of a closed gate too, or drops it."
+    what = "Publishes what a run has staged, even if its gate is closed, or drops it."
     params = decide_params(pipeline.corrections is not None)
     with _dag(dag_id, pipeline, said, what, params, runs=1, is_paused_upon_creation=False) as dag:
         Decide(

@@ -184,7 +184,7 @@ def _required_reason(description: str) -> Param:
 
 def decide_params(corrects: bool) -> dict[str, Param]:
     """The fields of the form of `decide__<pipeline>`. `corrects`: the pipeline delivers corrections."""
-    meanings = "**publish**: publish what the run has staged, in spite of a closed gate too. **discard**: drop it."
+    meanings = "**publish**: publish what the run has staged, even if its gate is closed. **discard**: drop it."
     if corrects:
         meanings += (
             " Of a published run **repeat**: deliver its corrections once more. **revert**: bring back what readers of "

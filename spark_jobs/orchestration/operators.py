@@ -186,7 +186,7 @@ class SparkStage(SparkTask):
         if status is not None and status.is_final and not self._follows_the_end(context):
             self.log.info("nothing to do: run %s has ended", folder.run_id)  # no reason to start Spark for that
         elif task_instance.try_number == 1 and not self._is_own_application(folder):
-            self.log.info("this stage is a part of another task's application; to repeat it alone, clear this task")
+            self.log.info("this stage has run inside another task's application; clear this task to run it again")
             if self.stage is Stage.VERIFY and status is RunStatus.GATE_FAILED:
                 outcome = Outcome.read(folder)
                 raise AirflowFailException(outcome.sentence() if outcome else "the gate is closed")

@@ -537,7 +537,7 @@ class Application(Document):
 
     @classmethod
     def all_of(cls, folder: RunFolder) -> list[Application]:
-        """Those of a run, by file name."""
+        """The applications of a run, by file name."""
         found = (cls.read_as(folder, name) for name in folder.documents() if name.startswith(cls.PREFIX))
         return [application for application in found if application is not None]
 

@@ -129,7 +129,7 @@ def pairs_of(records: DataFrame, spec: ReplaySpec) -> DataFrame:
 
 
 def _pairs_of_sessions(seen: DataFrame, records: DataFrame, spec: ReplaySpec) -> DataFrame:
-    """The same for sessions, which lie where their records are."""
+    """The pairs of a record and a session: a session lies where its records are."""
     sessions = seen.select(*quoted(spec.keys), *BOUNDS)
     placed = _filtered(records, spec).select(*others(spec.keys), EVENT_TIME, PARTITION, OFFSET)
     inside = (F.col(EVENT_TIME) >= F.col(BOUNDS[0])) & (F.col(EVENT_TIME) < F.col(BOUNDS[1]))

@@ -182,11 +182,13 @@ def reconcile(
                 records=night.records,
                 run_id=run_id,
                 kind=RunKind.RECONCILE,
-                asked=replace(asked, reason=asked.reason or night.why),
+                asked=asked,
+                note=night.note,
                 end_policy=ends,
                 **common,
             )
-            result.note = night.note if night.rival else result.note or night.note
+            if night.rival:
+                result.note = night.note
             return result
         started = now()
         chosen = chosen_run_id(pipeline, run_id, started)
@@ -264,7 +266,7 @@ class _Facts(Facts):
     def _found(self) -> tuple[tuple[PreviousRun | None, str], OpenHistory, TimeRange]:
         """The run to go on from, the history as it is now, and the span of the published starts."""
         limit = arrival_limit(self._pipeline, self._now())
-        _ = self._base  # first of all: a run that publishes from here on has what this run does not have
+        _ = self._base  # read the base first: whatever is published after this line counts as a conflict
         before, opened, published = run_parallel(
             self._spark,
             lambda: run_before(self._spark, self._tables, self._pipeline),

@@ -253,14 +253,14 @@ def _another_log(
 
 
 def other_topic(then: Identity, now: Identity, run_id: str) -> str:
-    """That the topic was made again; empty: it was not."""
+    """A sentence if the topic was made again; empty: it was not."""
     if then.topic_id is None or now.topic_id is None or then.topic_id == now.topic_id:
         return ""
     return f"the topic was created again after run {run_id} (id {then.topic_id}, now {now.topic_id})"
 
 
 def shorter_topic(read: Mapping[int, int], ends: Mapping[int, int], run_id: str) -> str:
-    """That a topic ends before what was read of it; empty: it does not."""
+    """A sentence if a topic ends before what was read of it; empty: it does not."""
     for partition, end in sorted(read.items()):
         if ends.get(partition, end) < end:
             return f"partition {partition} ends at offset {ends[partition]}, and run {run_id} has read it up to {end}"

@@ -37,6 +37,7 @@ def execute(
     run_id: str | None = None,
     kind: RunKind = RunKind.BACKFILL,
     asked: Asked | None = None,
+    note: str = "",
     end_policy: EndPolicy | None = None,
     in_stages: bool = False,
     store: RunStore | None = None,
@@ -45,9 +46,9 @@ def execute(
 ) -> RunResult:
     """Carry out `plan` in this process: timeline, windows and late records chunk by chunk into staging, then publish.
 
-    `records` are the plan's, where the caller has read them already (`planned_records`). A `run_id` that has been
-    published already changes nothing. The result's `changes` say what publishing changes, its `decision` what became of
-    the run.
+    `records` are the plan's, where the caller has read them already (`planned_records`). `note` is what people are told
+    of the run. A `run_id` that has been published already changes nothing. The result's `changes` say what publishing
+    changes, its `decision` what became of the run.
 
     Raises DefinitionError for a plan that does not cover its range or a policy weaker than the definition's,
     HistoryError where a record breaks a rule (before anything is written), RunStateError where another process works on
@@ -70,6 +71,7 @@ def execute(
         now=now,
         clock=clock,
     )
+    job.result.note = note
     work = FullWork(job, records)
     if prepare(job, work.history, started, is_new=run_id is None):
         return Evaluator(work, end_policy, started=started, asked=asked, staged=work.staged()).evaluate()

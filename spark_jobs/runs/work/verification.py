@@ -132,7 +132,7 @@ def verified(
             job.kind,
             job.result.run_id,
             publication.identity,
-            publication.staged,
+            staged_windows(job),
             difference.changes,
             before,
             job.staging.rows(StagedPart.LATE) if job.is_faithful else None,

@@ -64,7 +64,7 @@ def decode_avro(
 
 
 def decode_by_writers(frame: DataFrame, value: Column, schemas: PinnedSchemas, fields: StructType) -> DataFrame:
-    """The same for values of several writers: each is decoded by the schema of its id, into the reader's schema."""
+    """Decodes Avro values of several writers: each by the schema of its id, into the reader's schema."""
     spark, reader = frame.sparkSession, _marked(schemas.reader)
     decoder, no_decoder, no_result = None, F.lit(None).cast("string"), F.lit(NOT_AVRO)
     for number, writer in sorted(schemas.writers.items()):
