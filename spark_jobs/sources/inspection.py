@@ -59,6 +59,7 @@ class Inspection:
         history_records: The records of the whole history, where only new ones were counted; None where nobody knows.
         positions: The positions of the records that have one, by partition and by zone beside what was read before.
         clocks: Arrivals that are ahead: the history has to be opened again without them, and counted anew.
+        without_place: Of the records, those that have no partition or no offset.
     """
 
     partitions: tuple[PartitionRange, ...]
@@ -69,6 +70,7 @@ class Inspection:
     history_records: int | None = None
     positions: Found = field(default_factory=dict)
     clocks: Clocks = NO_CLOCKS
+    without_place: int = 0
 
 
 def inspect_history(
@@ -350,6 +352,7 @@ def _inspection(
         positions=_found(
             (row.partition, row.zone, row.shift, row.number, row.bucket) for row in rows if row.kind == Kind.BUCKET
         ),
+        without_place=sum(row.number for row in totals),
     )
 
 

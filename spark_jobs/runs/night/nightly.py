@@ -391,9 +391,16 @@ class _Facts(Facts):
                     known=self.before.reading.known,
                 ),
                 lambda: affected_windows(good(self._new), self._spec, self.before, self._published, self._cache),
-                lambda: 0 if without_place is None else _came_unplaced(spark, self._tables, without_place),
+                lambda: 0 if without_place is None else self._came_unplaced(without_place),
             )
         return seen, touched, came_unplaced
+
+    def _came_unplaced(self, records: DataFrame) -> int:
+        """How many records without a place in the log have come since; where nobody knows, those not in quarantine."""
+        known = self.before.reading.without_place
+        if known is None and self._spark.catalog.tableExists(self._tables.quarantine):
+            known = self._spark.table(self._tables.quarantine).where(is_unplaced("partition", "offset")).count()
+        return max(0, records.count() - (known or 0))
 
     @cached_property
     def behind(self) -> str:
@@ -436,6 +443,7 @@ class _Facts(Facts):
             seen,
             records=read,
             quarantined=seen.quarantined + came_unplaced,
+            without_place=came_unplaced,
             partitions=merged(before, seen),
             event_times=TimeRange(min(published.start, times.start), max(published.end, times.end)),
             history_records=before.records + read,
@@ -518,14 +526,6 @@ def _why_behind(before: PreviousRun, pipeline: Pipeline, opened: OpenHistory, se
                 f"({format_instant(first)}), in partition {partition_in_words(partition, names_of(pipeline))}"
             )
     return ""
-
-
-def _came_unplaced(spark: SparkSession, tables: Tables, records: DataFrame) -> int:
-    """How many records without a place in the log are in the history, and not in quarantine yet."""
-    known = 0
-    if spark.catalog.tableExists(tables.quarantine):
-        known = spark.table(tables.quarantine).where(is_unplaced("partition", "offset")).count()
-    return max(0, records.count() - known)
 
 
 def _has_read_more(spark: SparkSession, pipeline: Pipeline, before: PreviousRun, recorded: Recorded) -> bool:

@@ -106,6 +106,7 @@ def take(
         placed_by(pipeline),
         unplaced,
         inputs=names_of(pipeline),
+        without_place=seen.without_place,
     )
     if before is None:
         return Taken(fresh)
@@ -295,7 +296,9 @@ def take_new(
     if known.empty is not None and _knows_empty(pipeline):
         empty = empty_after(known.empty, known.ends, empty_offsets(new, seen.partitions))
     whole = grown(known, tuple(map(without_files, identities)), ends, found, empty=empty, lacks=lacks)
-    return replace(whole, unplaced=known.unplaced + seen.records - placed_in(seen.positions))
+    without_place = None if known.without_place is None else known.without_place + seen.without_place
+    unplaced = known.unplaced + seen.records - placed_in(seen.positions)
+    return replace(whole, unplaced=unplaced, without_place=without_place)
 
 
 def read_whole(spark: SparkSession, pipeline: Pipeline, before: ReadBefore) -> tuple[PinnedSnapshot | None, ...]:
