@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -119,7 +119,7 @@ def _print_meeting(found: Meeting) -> None:
         console.print(escape(f"  {one.label}: {one.start} to {one.end} ({keys})"))
 
 
-def _as_json(planned: CutoverPlan) -> dict[str, object]:
+def _as_json(planned: CutoverPlan) -> dict[str, Any]:
     from spark_jobs.cutover.formats import as_files
 
     texts = as_files(planned.topics, planned.at) if planned.is_exact else {}
