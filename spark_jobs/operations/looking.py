@@ -20,6 +20,7 @@ from spark_jobs.definition.union import partition_in_words
 from spark_jobs.formatting import difference, length, plain, plural, shown
 from spark_jobs.lakehouse.corrections import pair_names
 from spark_jobs.lakehouse.tables import Tables
+from spark_jobs.operations.cutover_answer import meeting_answer, plan_answer
 from spark_jobs.operations.doctor import Status, run_doctor
 from spark_jobs.operations.query import Rows, in_utc
 from spark_jobs.operations.window_history import of_keys, window_history, with_previous
@@ -51,6 +52,10 @@ def answer_of(spark: Spark, pipeline: Pipeline, question: Question, progress: Pr
             return _corrections(spark(), pipeline, question)
         case Subject.LIVE:
             return _live(spark(), pipeline, progress)
+        case Subject.CUTOVER:
+            return plan_answer(spark(), pipeline, question, progress)
+        case Subject.MEETING:
+            return meeting_answer(spark(), pipeline, question, progress)
         case Subject.DOCTOR:
             return _doctor(spark, pipeline)
 

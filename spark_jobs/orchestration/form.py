@@ -220,7 +220,10 @@ def look_params(pipeline: Pipeline) -> dict[str, Param]:
             description_md="What to look at. Nothing is changed.",
         ),
         "window": _field(
-            "Window", f"Of revisions and late records: the start of the window. {_ZONE}", format="date-time"
+            "Window",
+            "Of revisions and late records: the start of the window. Of a cutover: the first window of the new job; "
+            f"of its check, empty: as it was planned last. {_ZONE}",
+            format="date-time",
         ),
         "keys": _field(
             "Keys",
@@ -241,7 +244,7 @@ def subjects_of(pipeline: Pipeline) -> list[Subject]:
     """What can be looked at of a pipeline."""
     without = set()
     if pipeline.live is None:
-        without.add(Subject.LIVE)
+        without |= {Subject.LIVE, Subject.MEETING}
     if pipeline.corrections is None:
         without.add(Subject.CORRECTIONS)
     return [subject for subject in Subject if subject not in without]

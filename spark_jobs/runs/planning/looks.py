@@ -33,6 +33,8 @@ class Subject(StrEnum):
     QUARANTINED = "quarantined"
     CORRECTIONS = "corrections"
     LIVE = "live"
+    CUTOVER = "cutover"
+    MEETING = "cutover_check"
     DOCTOR = "doctor"
 
     @property
@@ -46,10 +48,14 @@ _TITLES = {
     Subject.QUARANTINED: "Records in quarantine",
     Subject.CORRECTIONS: "Corrections that readers got",
     Subject.LIVE: "Whether the section `live:` fits the live job's output",
+    Subject.CUTOVER: "Where a new live job begins that gives the windows from one on",
+    Subject.MEETING: "Whether backfill and new live job meet",
     Subject.DOCTOR: "Whether a run has all that it needs here",
 }
 _BY_RUN = frozenset({Subject.LATE, Subject.QUARANTINED, Subject.CORRECTIONS})
-_BY_WINDOW = frozenset({Subject.WINDOW, Subject.LATE})
+_BY_WINDOW = frozenset({Subject.WINDOW, Subject.LATE, Subject.CUTOVER, Subject.MEETING})
+_BY_KEYS = frozenset({Subject.WINDOW, Subject.LATE})
+_NEED_WINDOW = frozenset({Subject.WINDOW, Subject.CUTOVER})
 
 
 class Question(DocumentPart):
@@ -78,9 +84,9 @@ class Question(DocumentPart):
             )
         what = Subject(texts["what"])
         window = _window_of(texts["window"]) if what in _BY_WINDOW else None
-        if what is Subject.WINDOW and window is None:
+        if what in _NEED_WINDOW and window is None:
             raise DefinitionError("Window: its start is missing", "the form", "Write it like 2013-02-01T10:00:00Z.")
-        keys = _keys_of(texts["keys"]) if what in _BY_WINDOW else ()
+        keys = _keys_of(texts["keys"]) if what in _BY_KEYS else ()
         run = checked_run_id(texts["run"]) if texts["run"] and what in _BY_RUN else None
         return cls(what=what, window=window, keys=keys, run=run)
 
