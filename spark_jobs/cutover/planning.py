@@ -32,7 +32,6 @@ from spark_jobs.runs.planning.plan_document import Plan
 from spark_jobs.runs.planning.planned_spec import spec_of_plan
 from spark_jobs.runs.work.progress import Progress
 from spark_jobs.sources import good, reading
-from spark_jobs.sources.files.query_files import files_read
 
 MOST_TRIED, MOST_SHOWN = 8, 5
 """How many later instants are tried where one is not exact; how many windows that differ are shown."""
@@ -132,7 +131,6 @@ def plan_cutover(
     """
     check_start(pipeline, at)
     with progress.stage("plan", pipeline.name):
-        refuse_files_of_query(spark, pipeline)
         logs = logs_of(spark, pipeline)
     with _cutover(spark, pipeline, logs, as_of) as cutover, reading(cutover.plan.pipeline):
         refuse_before(cutover.plan, at)
@@ -147,6 +145,12 @@ def plan_cutover(
 
 def check_start(pipeline: Pipeline, at: int) -> None:
     """Raises DefinitionError where no window starts at `at`, or where the history's records have no offsets."""
+    if pipeline.has_files_of_query:
+        raise DefinitionError(
+            "the query reads files, and a new one begins with all of them: it takes no offsets",
+            pipeline.source_of(("history",)) or pipeline.name,
+            "Give the new query the files from the cutover on alone, and its sink the filter.",
+        )
     missing = [name for name in pipeline.missing_positions if name != "arrival"]
     if missing:
         raise DefinitionError(
@@ -163,16 +167,6 @@ def check_start(pipeline: Pipeline, at: int) -> None:
             f"--at: no window starts at {format_instant(at)}", pipeline.name,
             f"The next one starts at {format_instant(following)}.",
         )  # fmt: skip
-
-
-def refuse_files_of_query(spark: SparkSession, pipeline: Pipeline) -> None:
-    """Raises DefinitionError where the live query lists files by itself: it can begin at none of them."""
-    if any(files_read(spark, one) is not None for one in pipeline.inputs or (pipeline,)):
-        raise DefinitionError(
-            "the query reads files, and a new one begins with all of them: it takes no offsets",
-            pipeline.source_of(("history",)) or pipeline.name,
-            "Give the new query the files from the cutover on alone, and its sink the filter.",
-        )
 
 
 def refuse_before(plan: Plan, at: int) -> None:

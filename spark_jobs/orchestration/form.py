@@ -245,6 +245,8 @@ def subjects_of(pipeline: Pipeline) -> list[Subject]:
     without = set()
     if pipeline.live is None:
         without |= {Subject.LIVE, Subject.MEETING}
+    if pipeline.missing_positions or pipeline.has_files_of_query:
+        without |= {Subject.CUTOVER, Subject.MEETING}
     if pipeline.corrections is None:
         without.add(Subject.CORRECTIONS)
     return [subject for subject in Subject if subject not in without]

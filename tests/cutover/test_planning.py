@@ -7,10 +7,14 @@ import json
 import pytest
 
 from spark_jobs.cutover import planning
-from spark_jobs.cutover.formats import as_files
+from spark_jobs.cutover.formats import FILES, as_files
+from spark_jobs.cutover.meeting import planned_at
 from spark_jobs.cutover.planning import plan_cutover
 from spark_jobs.definition.instants import format_instant
 from spark_jobs.errors import DefinitionError, EmptyRangeError
+from spark_jobs.operations.looking import answer_of
+from spark_jobs.runs.life.store import RunStore
+from spark_jobs.runs.planning.looks import Question
 from spark_jobs.runs.work.progress import NoProgress
 from tests.runs.small_runs import MINUTE, T0, pipeline, record, write
 
@@ -41,6 +45,19 @@ def test_the_new_job_begins_at_the_first_record_that_a_window_needs(spark, small
     assert planned.windows == 2 * 5
     assert planned.late > 0
     assert not planned.backfill_waits
+
+
+def test_airflow_s_form_gets_the_same_answer(spark, small) -> None:
+    defined = small("asked")
+    question = Question.of({"what": "cutover", "window": format_instant(AT)})
+    answer = answer_of(lambda: spark, defined, question, NoProgress())
+    assert answer.is_well
+    offsets, *texts = answer.tables
+    assert {int(row[1] or 0): int(row[2] or 0) for row in offsets.rows} == first_offsets(AT)
+    assert [text.title for text in texts] == list(FILES)
+    assert planned_at(RunStore.configured().of_pipeline(defined.name), defined) == AT
+    with pytest.raises(DefinitionError, match="its start is missing"):
+        Question.of({"what": "cutover"})
 
 
 def test_a_wrong_offset_is_found(spark, small, monkeypatch) -> None:
