@@ -61,7 +61,7 @@ SHORT = "tests/golden/"
 OF_FEW_ROWS = (
     *(
         f"tests/{folder}/"
-        for folder in ("comparison", "corrections", "erasure", "faults", "lakehouse", "operations", "runs")
+        for folder in ("comparison", "corrections", "erasure", "faults", "lakehouse", "operations", "runs", "whatif")
     ),
     "tests/project/test_flink_expressions.py",
     "tests/quality/test_nights.py",
