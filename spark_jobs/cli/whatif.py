@@ -13,7 +13,7 @@ from spark_jobs.cli.app import app
 from spark_jobs.cli.options import JsonOption, PipelineArgument, console, errors, load, session
 
 if TYPE_CHECKING:
-    from spark_jobs.whatif.found import Delay, WhatIf
+    from spark_jobs.whatif.found import WhatIf
 
 
 @app.command("what-if")
@@ -50,20 +50,9 @@ def what_if(
 
 
 def _print(found: WhatIf) -> None:
-    table = Table("definition", "dropped", "late", "first value", "last value", "state", "other than published")
+    from spark_jobs.whatif.words import COLUMNS, in_words
+
+    table = Table(*COLUMNS)
     for one in found.definitions:
-        other = "nothing is published"
-        if one.against is not None:
-            other = f"{one.against.different} of {one.against.same + one.against.different}"
-            more = one.against.only_here + one.against.only_published
-            other += f", {more} on one side only" if more else ""
-        delays = [_in_words(delay) for delay in (one.first, one.last)]
-        state = "not counted" if one.state is None else f"{one.state:,}"
-        table.add_row(escape(one.name), f"{one.dropped:,}", f"{one.late:,}", *delays, state, other)
+        table.add_row(*map(escape, in_words(one)))
     console.print(table)
-
-
-def _in_words(delay: Delay | None) -> str:
-    from spark_jobs.formatting import length
-
-    return "nobody knows" if delay is None else f"{length(delay.median)} (longest {length(delay.longest)})"

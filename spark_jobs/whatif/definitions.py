@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,16 @@ _READS = ("history", "value", "keys", "event_time", "filter", "deduplicate", "lo
 _READS_OF_WATERMARK = ("partitions", "discovered", "marker", "stream")
 
 
+OF_FORMS = frozenset(
+    {
+        *(f"watermark.{name}" for name in ("bound", "lag", "last", "wait", "idleness", "emission", "interval")),
+        *(f"window.{name}" for name in ("size", "slide", "step", "gap", "offset", "grace")),
+        *("allowed_lateness", "grace", "end_of_input"),
+    }
+)
+"""What a form may set: durations and choices. Expressions, code and places are set in files alone."""
+
+
 @dataclass(frozen=True)
 class Variant:
     """A definition, and what people call it."""
@@ -30,13 +40,16 @@ class Variant:
     pipeline: Pipeline
 
 
-def variants_of(pipeline: Pipeline, sets: Sequence[str], against: Sequence[Path] = ()) -> list[Variant]:
+def variants_of(
+    pipeline: Pipeline, sets: Sequence[str], against: Sequence[Path] = (), *, only: Collection[str] | None = None
+) -> list[Variant]:
     """The pipeline's definition, then one for each of `sets` (`field=value, ...`) and of `against` (YAML files).
 
-    Raises DefinitionError for a set that is none, a definition that is refused, and for none or more than `MOST`.
+    `only`: the fields that may be set; None: all. Raises DefinitionError for a set that is none, a definition that is
+    refused, and for none or more than `MOST`.
     """
     found = [Variant("as defined", pipeline)]
-    found += [Variant(text.strip(), _with(pipeline, text)) for text in sets]
+    found += [Variant(text.strip(), _with(pipeline, text, only)) for text in sets]
     found += [Variant(path.name, load_pipeline(path)) for path in against]
     if not 2 <= len(found) <= MOST:
         raise DefinitionError(f"{len(found) - 1} other definitions, and 1 to {MOST - 1} can be compared", "", _EXAMPLE)
@@ -47,7 +60,7 @@ def variants_of(pipeline: Pipeline, sets: Sequence[str], against: Sequence[Path]
     return found
 
 
-def _with(pipeline: Pipeline, text: str) -> Pipeline:
+def _with(pipeline: Pipeline, text: str, only: Collection[str] | None) -> Pipeline:
     """The pipeline with the fields that `text` sets."""
     yaml = YAML()
     data = yaml.load(pipeline.text)
@@ -56,6 +69,9 @@ def _with(pipeline: Pipeline, text: str) -> Pipeline:
         names = [name.strip() for name in path.split(".")]
         if not equals or not all(names):
             raise DefinitionError(f"{part[:60]!r} sets no field", "--set", _EXAMPLE)
+        if only is not None and ".".join(names) not in only:
+            hint = f"Choose among {', '.join(sorted(only))}; others on the command line."
+            raise DefinitionError(f"`{path.strip()[:60]}` is not set by a form", "--set", hint)
         try:
             _set(data, names, YAML(typ="safe").load(value))
         except YAMLError as problem:
