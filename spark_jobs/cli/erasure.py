@@ -49,9 +49,10 @@ def forget(
     if not delete:
         _say_found(forgetting, as_json)
         return
-    now = datetime.now(UTC)
-    run_id = chosen_run_id(loaded, None, now) if recompute else None
-    done = forgetting.carry_out(Request(where, getpass.getuser(), reason, run_id), progress_for(errors), now)
+    run_id = chosen_run_id(loaded, None, datetime.now(UTC)) if recompute else None
+    done = forgetting.carry_out(
+        Request(where, getpass.getuser(), reason, run_id), progress_for(errors), lambda: datetime.now(UTC)
+    )
     if run_id is not None:
         _recompute(spark, loaded, run_id, done.erasure)
     _say_done(done, run_id, as_json)

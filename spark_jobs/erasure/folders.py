@@ -15,7 +15,7 @@ from spark_jobs.erasure.tables import ERASED
 from spark_jobs.errors import RewindowError
 from spark_jobs.report.build import build_report
 from spark_jobs.runs.life.documents import Request
-from spark_jobs.runs.life.store import DEFINITION, PAGE, REPORT, RunFolder, RunStore
+from spark_jobs.runs.life.store import PAGE, REPORT, RunFolder, RunStore
 
 
 @dataclass(frozen=True)
@@ -66,8 +66,8 @@ def folders_of(store: RunStore, pipeline: Pipeline) -> Iterator[RunFolder]:
 
 
 def found_in(folder: RunFolder, redactor: Redactor) -> list[str]:
-    """The documents of a folder that have a value. The definition stays as it is: it says which columns there are."""
-    names = (name for name in folder.documents() if name != DEFINITION)
+    """The documents of a folder that have a value. The definition stays as it is; a timeline has no values."""
+    names = (name for name in folder.documents() if name.endswith((".json", ".html", ".xml")))
     return [name for name in names if _without(folder, name, redactor) is not None]
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -88,23 +89,26 @@ class Forgetting:
 
     def find(self) -> Found:
         """What there is of the person now; changes nothing."""
-        parts = self._parts()
-        records = self._records()
+        return self._found(self._parts, 0 if self._records is None else self._records.count())
+
+    def _found(self, parts: Sequence[Part], history: int) -> Found:
         return Found(
             {part.name: rows_of(self._spark, part).count() for part in parts},
-            {part.table.split(".", 1)[1]: in_files(self._spark, part) for part in parts if part.branch == ""},
+            {part.in_catalog: in_files(self._spark, part) for part in parts if part.branch == ""},
             {f.run_id: n for f in folders_of(self._store, self._pipeline) if (n := len(found_in(f, self._redactor)))},
-            0 if records is None else records.count(),
+            history,
         )
 
+    @cached_property
     def _records(self) -> DataFrame | None:
         """The person's records in the history."""
         read = canonical(open_history(self._spark, self._pipeline), self._pipeline)
         where = self._person.sql(read.columns)
         return None if where is None else read.where(where)
 
+    @cached_property
     def _parts(self) -> list[Part]:
-        records = self._records()
+        records = self._records
         positions = None
         if records is not None and self._pipeline.history.position.offset is not None:
             positions = records.select(PARTITION, OFFSET).dropna()
@@ -138,16 +142,17 @@ class Forgetting:
             hint = "Start a run over the whole history first, which compares with what is there."
             raise CatalogError(f"another program has changed the table: {changed}", self._tables.windows, hint)
 
-    def carry_out(self, request: Request, progress: Progress, now: datetime) -> Forgotten:
+    def carry_out(self, request: Request, progress: Progress, clock: Callable[[], datetime]) -> Forgotten:
         """Delete what there is of the person, and write down who asked, when and why.
 
         The register is written first: if the process is killed, no later run brings the person back, and the request
         can be repeated. Raises as `refuse` does, and CatalogError where a value is left in a file.
         """
+        now = clock()
         recover(self._spark, self._tables, now, self._store, progress=progress)
         self.refuse(request)
         with progress.stage("find", self._tables.windows):
-            found, parts = self.find(), self._parts()
+            found, parts = self.find(), self._parts
         erasure = f"{self._pipeline.name}-{now:%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
         with progress.stage("register", erasures_table(self._pipeline)):
             self._register(erasure, request, found, now)
@@ -156,16 +161,16 @@ class Forgetting:
                 for part in (one for one in parts if one.table == table):
                     delete(self._spark, part)
         PublishedTable(self._spark, self._tables.windows).vouch_as_it_is()
-        for table in dict.fromkeys(part.table for part in parts):
+        for table in dict.fromkeys(part.table for part in parts if found.files[part.in_catalog]):
             with progress.stage("files", table):
-                purge(self._spark, self._tables, table, now)
+                purge(self._spark, self._tables, table, clock())
         with progress.stage("documents", self._store.url):
             for folder in folders_of(self._store, self._pipeline):
                 redact(folder, self._redactor)
-        return Forgotten(erasure, found, self._checked(), self.remains(found))
+        return Forgotten(erasure, found, self._checked(found), self.remains(found))
 
-    def _checked(self) -> Found:
-        left = self.find()
+    def _checked(self, before: Found) -> Found:
+        left = self._found(self._parts, before.history)
         if left.places:
             hint = "Repeat the command when no other program writes there."
             raise CatalogError("the value is still there", ", ".join(left.places), hint)
@@ -185,13 +190,13 @@ class Forgetting:
 
     def _people(self, salt: str) -> list[tuple[list[str], str]]:
         return [
-            ([name for name, _ in choice], digest_of(self._spark, salt, (value for _, value in choice)))
+            ([name for name, _ in choice], digest_of(salt, (value for _, value in choice)))
             for choice in self._person.choices
         ]
 
     def _unusable(self, salt: str) -> Sequence[str]:
         """The digests of the texts of quarantined records that name the person."""
-        parts = [part for part in self._parts() if part.table == self._tables.quarantine]
+        parts = [part for part in self._parts if part.table == self._tables.quarantine]
         digest = text_digest(salt, F.col("raw"))
         rows = [row for part in parts for row in rows_of(self._spark, part).select(digest).distinct().collect()]
         return [row[0] for row in rows if row[0] is not None]

@@ -22,13 +22,6 @@ from spark_jobs.spark.gateway import java_session, jvm, loaded_iceberg_table
 
 ERASED = "erased"
 """What stands where a forgotten value stood."""
-_TEXTS = {
-    "raw": "raw",
-    "raw_bytes": "decode(raw_bytes, 'UTF-8')",
-    "key": "decode(key, 'UTF-8')",
-    "value": "decode(value, 'UTF-8')",
-    "headers": "CAST(headers AS STRING)",
-}
 
 
 @dataclass(frozen=True)
@@ -43,7 +36,12 @@ class Part:
     @property
     def name(self) -> str:
         """For people and logs."""
-        return self.table.split(".", 1)[1] + (f" ({self.branch or self.text})" if self.branch or self.text else "")
+        return self.in_catalog + (f" ({self.branch or self.text})" if self.branch or self.text else "")
+
+    @property
+    def in_catalog(self) -> str:
+        """The table's name within the catalog."""
+        return self.table.split(".", 1)[1]
 
     @property
     def at(self) -> str:
@@ -82,7 +80,7 @@ def _named(spark: SparkSession, table: str, person: Person) -> str | None:
 
 
 def _in_texts(person: Person, *names: str) -> str:
-    return " OR ".join(person.text_sql(_TEXTS[name]) for name in names)
+    return " OR ".join(person.text_sql(f"CAST(`{name}` AS STRING)") for name in names)
 
 
 def rows_of(spark: SparkSession, part: Part) -> DataFrame:
@@ -110,15 +108,20 @@ def delete(spark: SparkSession, part: Part) -> None:
 
 
 def purge(spark: SparkSession, tables: Tables, table: str, now: datetime) -> None:
-    """Write files with deleted rows anew, and remove all that the current state does not need."""
-    published = PublishedTable(spark, tables.windows)
+    """Write files with deleted rows anew, and remove all that the current state does not need.
+
+    `now`: later than the last commit, whose files are among what goes. In tables that pipelines share, files that no
+    snapshot names stay: another pipeline's run may be about to commit them.
+    """
+    settle = PublishedTable(spark, tables.windows).settle
     order = "window_start" if table in (tables.windows, tables.emitted) else ""
-    guarded("cannot remove files", table, lambda: tidy(spark, table, order, now, timedelta(0), published.settle))
-    guarded("cannot remove files", table, lambda: _remove_unnamed(spark, table, now))
+    guarded("cannot remove files", table, lambda: tidy(spark, table, order, now, timedelta(0), settle))
+    if table not in (tables.runs, tables.timeline_state):
+        guarded("cannot remove files", table, lambda: _remove_unnamed(spark, table, now))
 
 
 def _remove_unnamed(spark: SparkSession, table: str, now: datetime) -> None:
-    """Remove the files that no snapshot names, of any age: no run is open, so that none waits for its commit."""
+    """Remove the files that no snapshot names, of any age: no run of the pipeline waits for its commit."""
     actions = jvm(spark).org.apache.iceberg.spark.actions.SparkActions.get(java_session(spark))
     removal = actions.deleteOrphanFiles(loaded_iceberg_table(spark, table))
     removal.olderThan(int(now.timestamp() * 1000)).execute()

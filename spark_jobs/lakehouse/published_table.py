@@ -305,7 +305,8 @@ class PublishedTable:
             snapshot = SideTable(self._spark, self.table, side).head()
             if snapshot is not None:
                 named[side.property] = str(snapshot)
-        retried(lambda: set_properties(self._spark, self._java(), named))
+        if not any(set_properties(self._spark, self._java(), named) for _ in range(_ATTEMPTS)):
+            raise CatalogError("other programs keep changing the table", self.table, "Try again in a minute.")
         self.follow()
 
     def alter(self, change: str) -> None:

@@ -8,6 +8,7 @@ live job, and come to no window, late table or quarantine.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime
@@ -78,10 +79,9 @@ def erasures_of(spark: SparkSession, pipeline: Pipeline) -> tuple[Erasure, ...]:
     )
 
 
-def digest_of(spark: SparkSession, salt: str, values: Iterable[str]) -> str:
+def digest_of(salt: str, values: Iterable[str]) -> str:
     """The digest of these values, as `_digest` makes it of columns."""
-    text = _BETWEEN.join((salt, *values))
-    return spark.range(1).select(F.sha2(F.lit(text), 256)).collect()[0][0]
+    return hashlib.sha256(_BETWEEN.join((salt, *values)).encode()).hexdigest()
 
 
 def _digest(salt: str, columns: Iterable[str]) -> Column:

@@ -99,6 +99,10 @@ def files_with(text: str, *folders: Path) -> set[Path]:
     return found
 
 
+def _clock() -> datetime:
+    return datetime.now(UTC)
+
+
 def _records(count: int) -> list[dict]:
     """Those of `log_of`; every sixth is Zoë's, and one cannot be used."""
     rows = [r | {"k": ZOE} if i % 6 == 0 else r for i, r in enumerate(log_of(5, count=count))]
@@ -136,7 +140,7 @@ def test_a_forgotten_value_is_in_no_file_and_no_night_brings_it_back(spark, forg
     assert dry.files["erasure_tests.people"] >= dry.tables["erasure_tests.people"] and dry.documents
     assert dry.history == sum(r["k"] == ZOE for r in records[:300])
     assert files_with(ZOE, *kept) == before  # a dry run changes nothing
-    done = forgetting.carry_out(request, NoProgress(), datetime.now(UTC))
+    done = forgetting.carry_out(request, NoProgress(), _clock)
     assert done.found == dry and not done.left.places
     assert files_with(ZOE, *kept) == set()
     assert sorted(map(repr, spark.table(tables.windows).select("k", "window_start", "n", "total").collect())) == values
@@ -196,12 +200,12 @@ def test_windows_of_several_people_are_computed_again_with_the_cause_erasure(spa
     forgetting = Forgetting(spark, defined, where)
     if waiting.decision is not None and waiting.decision.action is not Action.PUBLISH:
         with pytest.raises(RunStateError, match="is not at its end"):
-            forgetting.carry_out(request, NoProgress(), datetime.now(UTC))
+            forgetting.carry_out(request, NoProgress(), _clock)
         discard_staged(lambda _: spark, waiting.run_id, NoProgress(), "", person="")
     late = {(r["partition"], r["offset"]) for r in spark.table(tables.late).collect()}
     mine = {(r["p"], r["o"]) for r in records if r["v"] in gone}
     assert late & mine
-    forgetting.carry_out(request, NoProgress(), datetime.now(UTC))
+    forgetting.carry_out(request, NoProgress(), _clock)
     assert {(r["partition"], r["offset"]) for r in spark.table(tables.late).collect()} == late - mine
 
     execute(spark, defined, make_plan(spark, defined), NoProgress())
