@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from html.parser import HTMLParser
 from pathlib import Path
@@ -57,7 +57,7 @@ def values_in(path: Path) -> Iterator[str]:
     """What a file says, by the reader of its format."""
     if path.suffix == ".parquet":
         table = pq.read_table(path)
-        yield from map(str, table.to_pylist())
+        yield from map(_decoded, table.to_pylist())
         metadata = pq.read_metadata(path)
         for group in range(metadata.num_row_groups):
             for column in range(metadata.num_columns):
@@ -67,7 +67,7 @@ def values_in(path: Path) -> Iterator[str]:
             for row in rows:
                 yield _decoded(row)
     elif path.suffix == ".json":
-        yield json.dumps(json.loads(path.read_text()), ensure_ascii=False)
+        yield _decoded(json.loads(path.read_text()))
     elif path.suffix == ".html":
         texts = _Texts()
         texts.feed(path.read_text())
@@ -77,10 +77,10 @@ def values_in(path: Path) -> Iterator[str]:
 
 
 def _decoded(value: object) -> str:
-    """All that an Avro record has, bytes (as lower and upper bounds) as text."""
+    """All that a record or a document has, bytes (as lower and upper bounds) as text."""
     if isinstance(value, bytes):
         return value.decode(errors="replace")
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         return " ".join(_decoded(part) for pair in value.items() for part in pair)
     if isinstance(value, (list, tuple)):
         return " ".join(map(_decoded, value))
