@@ -48,7 +48,8 @@ class Difference:
             F.unix_millis(F.min("window_start")).alias("start"),
             F.unix_millis(F.max("window_end")).alias("end"),
         )
-        return self.changes.groupBy("rw_change", "cause").agg(*counted).collect()
+        hour = F.date_trunc("hour", "window_start").cast("timestamp_ntz").alias("hour")
+        return self.changes.groupBy("rw_change", "cause", hour).agg(*counted).collect()
 
     @property
     def counts(self) -> dict[str, int]:
@@ -73,8 +74,15 @@ class Difference:
         counts: dict[str, dict[str, int]] = {}
         for row in self._counted:
             if row["rw_change"] != WindowChange.BOOKKEEPING:
-                counts.setdefault(row["rw_change"], {})[row["cause"]] = row["count"]
+                of = counts.setdefault(row["rw_change"], {})
+                of[row["cause"]] = of.get(row["cause"], 0) + row["count"]
         return counts
+
+    @property
+    def hours(self) -> list[datetime]:
+        """The hours (UTC, without a zone) in which a window starts that changes for readers, in order."""
+        seen = (row["hour"] for row in self._counted if row["rw_change"] != WindowChange.BOOKKEEPING)
+        return sorted({hour for hour in seen if hour is not None})
 
     @property
     def span(self) -> TimeRange | None:

@@ -44,6 +44,7 @@ class Cause(StrEnum):
     LATE_ARRIVALS = "late_arrivals"
     LOGIC_CHANGE = "logic_change"
     SOURCE_REPAIR = "source_repair"
+    ERASURE = "erasure"
     RETRACTION = "retraction"
     CLOSED = "closed"
     OPEN = "open"

@@ -295,6 +295,20 @@ class PublishedTable:
         if named and set_properties(self._spark, table, named):
             self.follow()
 
+    def vouch_as_it_is(self) -> None:
+        """Name the present snapshots as the published ones, after this process has deleted rows of them."""
+        table, named = self._java(), {}
+        state, head = published_state(table), table.currentSnapshot()
+        if state is not None:
+            named[PROPERTY] = replace(state, head=head.snapshotId(), sequence=head.sequenceNumber()).to_json()
+        for side in self._sides():
+            snapshot = SideTable(self._spark, self.table, side).head()
+            if snapshot is not None:
+                named[side.property] = str(snapshot)
+        if not any(set_properties(self._spark, self._java(), named) for _ in range(_ATTEMPTS)):
+            raise CatalogError("other programs keep changing the table", self.table, "Try again in a minute.")
+        self.follow()
+
     def alter(self, change: str) -> None:
         """Carry out `ALTER TABLE ... <change>`, again if another process has changed the table meanwhile."""
         retried(lambda: self._spark.sql(f"ALTER TABLE {self.table} {change}"))

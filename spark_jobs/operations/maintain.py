@@ -24,6 +24,7 @@ from spark_jobs.definition.deployments import deployments_of, destination_of
 from spark_jobs.definition.instants import format_instant
 from spark_jobs.definition.live import TableEmitted, TopicEmitted
 from spark_jobs.errors import RewindowError
+from spark_jobs.lakehouse.complete_days import complete_table
 from spark_jobs.lakehouse.corrections import is_delivering
 from spark_jobs.lakehouse.emitted_table import forget_others
 from spark_jobs.lakehouse.ledger import Ledger, LedgerRow
@@ -35,6 +36,7 @@ from spark_jobs.runs.life.documents import Outcome, Request
 from spark_jobs.runs.life.recovery import OPEN, recover
 from spark_jobs.runs.life.store import RunStore
 from spark_jobs.runs.work.progress import Progress
+from spark_jobs.sources.erased import erasures_table
 from spark_jobs.spark.catalog import CATALOG
 from spark_jobs.spark.gateway import JavaObject, is_instance_of, loaded_iceberg_table
 
@@ -248,6 +250,7 @@ def maintain(
             forget = partial(forget_others, spark, tables.emitted, _placings(pipeline))
             guarded("cannot maintain", tables.emitted, forget)
     side_tables = [tables.late, tables.quarantine, tables.verdicts, tables.comparisons, tables.emitted]
+    side_tables += [complete_table(tables), erasures_table(pipeline)]
     if not is_delivering(spark, tables.corrections):
         side_tables.append(tables.corrections)
     settle = PublishedTable(spark, tables.windows).settle

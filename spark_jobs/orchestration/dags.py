@@ -32,7 +32,17 @@ from spark_jobs.orchestration.ending import Approve, Report, comment_params
 from spark_jobs.orchestration.form import backfill_params, decide_params, look_params, maintain_params, nightly_params
 from spark_jobs.orchestration.look import LookAt
 from spark_jobs.orchestration.notify import notified_approval, on_failure, say_why
-from spark_jobs.orchestration.operators import Compare, Correct, Decide, Maintain, Plan, Publish, Reconcile, SparkStage
+from spark_jobs.orchestration.operators import (
+    PERIODS,
+    Compare,
+    Correct,
+    Decide,
+    Maintain,
+    Plan,
+    Publish,
+    Reconcile,
+    SparkStage,
+)
 from spark_jobs.orchestration.run_ids import dag_id_of
 from spark_jobs.runs.life.status import Stage
 from spark_jobs.runs.planning.last_run import LastRun
@@ -214,6 +224,15 @@ def asset_of(pipeline: Pipeline) -> Asset:
     return Asset(name=name, uri=f"rewindow://{pipeline.output.namespace}/{pipeline.output.table}")
 
 
+def asset_of_periods(pipeline: Pipeline) -> Asset:
+    """The days or hours of the published table that changed, as partitions of an asset, for DAGs that follow those.
+
+    It is an asset of its own: an event with a partition key starts no DAG that follows its asset without partitions.
+    """
+    windows = asset_of(pipeline)
+    return Asset(name=f"{windows.name}{PERIODS}", uri=f"{windows.uri}{PERIODS}")
+
+
 def asset_of_verdicts(pipeline: Pipeline) -> Asset:
     """The table of verdicts on the live job's windows, for DAGs that follow it."""
     windows = asset_of(pipeline)
@@ -253,6 +272,7 @@ def _ending(pipeline: Pipeline, checked: Any, before: list[Any]) -> None:
         task_id="approve",
         pipeline=pipeline.name,
         corrects=pipeline.corrections is not None,
+        assigned_users=[{"id": name, "name": name} for name in pipeline.publish.approvers] or None,
         params=comment_params(),
         notifiers=notified_approval(),
         doc_md="A person decides, if the policy requires an approval.",
@@ -261,7 +281,7 @@ def _ending(pipeline: Pipeline, checked: Any, before: list[Any]) -> None:
         task_id="publish",
         stage=Stage.PUBLISH,
         trigger_rule=TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS,
-        outlets=[asset_of(pipeline)],
+        outlets=[asset_of(pipeline), asset_of_periods(pipeline)],
         doc_md="One atomic commit.",
         **_stage_arguments(pipeline),
     )

@@ -237,6 +237,13 @@ def look_params(pipeline: Pipeline) -> dict[str, Param]:
             "Of late and quarantined records and of corrections: only those of this run id. Empty: all.",
             maxLength=200,
         ),
+        "sets": _field(
+            "Other definitions",
+            "Of what others would give: a definition a line, such as `watermark.bound=15min`, or several fields with "
+            "commas, `watermark.bound=15min, allowed_lateness=1h`. Four at most.",
+            format="multiline",
+            maxLength=2000,
+        ),
     }
 
 

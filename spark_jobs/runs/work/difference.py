@@ -219,7 +219,7 @@ def _causes_by_run(job: Job) -> dict[str, list[str]]:
     runs = windows.agg(F.collect_set("run_id")).collect()[0][0]
     rows = job.ledger.published_runs().where(F.col("run_id").isin(runs)) if runs else None
     found: dict[str, list[str]] = {}
-    for run_id, cause in [] if rows is None else rows.select("run_id", cause_of_run(job.plan)).collect():
+    for run_id, cause in [] if rows is None else rows.select("run_id", cause_of_run(job.plan, job.erased_at)).collect():
         found.setdefault(cause, []).append(run_id)
     return found
 
