@@ -350,3 +350,14 @@ def test_each_line_of_the_trust_model_is_held_by_tests_that_exist() -> None:
         assert held == ", ".join(f"`{file}::{name}`" for file, name in tests)
         missing = [one for one in tests if f"\ndef {one[1]}(" not in (ROOT / "tests" / one[0]).read_text()]
         assert missing == []
+
+
+def test_each_line_on_what_pages_and_messages_say_is_held_by_tests_that_exist() -> None:
+    text = (ROOT / "docs/contributing.md").read_text().partition("### What pages and messages say")[2]
+    lines = [line for line in text.partition("\n## ")[0].splitlines() if line.startswith("| ")][1:]
+    assert len(lines) > 25
+    for line in lines:
+        _, said, held, _ = (cell.strip() for cell in line.split("|"))
+        tests = re.findall(r"`([\w/]+\.py)::(\w+)`", held)
+        assert said and tests and held == ", ".join(f"`{file}::{name}`" for file, name in tests), line
+        assert [one for one in tests if f"def {one[1]}(" not in (ROOT / "tests" / one[0]).read_text()] == []
