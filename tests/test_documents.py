@@ -17,6 +17,7 @@ from spark_jobs.definition import load_pipeline
 from spark_jobs.lakehouse.verdict import Verdict
 from tests.tools import commands_page, drawings, fields_page, matrix
 from tests.tools.site_links import on_page_markdown
+from tests.walk.known import KNOWN
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "spark_jobs"
@@ -37,6 +38,15 @@ def test_the_map_of_the_top_folders_names_those_that_exist() -> None:
     named = re.findall(r"^ {4}(\w+)/ ", text, re.MULTILINE)
     folders = {file.parts[0] for file in map(Path, tracked_files()) if len(file.parts) > 1}
     assert sorted(named) == sorted(name for name in folders if not name.startswith("."))
+
+
+def test_the_tests_and_walks_that_hold_what_lies_between_runs_exist() -> None:
+    text = (ROOT / "docs/contributing.md").read_text().partition("What can go wrong between runs")[2]
+    table = text.partition("\n\nWhere ")[0]
+    walks = {name.partition(": ")[2] for name in KNOWN}
+    named = set(re.findall(r'"([^"]+)"', table))
+    assert named and sorted(named - walks) == []
+    assert [file for file in re.findall(r"`([a-z_/]+\.py)`", table) if not (ROOT / "tests" / file).exists()] == []
 
 
 def tracked_files() -> list[str]:

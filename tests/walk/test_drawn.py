@@ -41,10 +41,10 @@ def _fault_of_an_ideal_product(walk: Walk) -> list[str]:
             runs.saw(step, after)
         elif runs.refusal(step, log, there) is None:
             case = runs.case(step, log, there)
-            there = case.ideal()
+            was, there = there, case.ideal()
             if faults := case.faults(there):
                 return [repr(step), *faults]
-            runs.ran(step, log)
+            runs.ran(step, log, was, there)
         log = after
     return []
 
