@@ -216,7 +216,7 @@ def end_policy_of(pipeline: Pipeline, requested: Requested, gate: bool) -> EndPo
     """How a run ends: by policy, with the gate and the facts for its report, or as a dry run."""
     from spark_jobs.operations import run_ends
 
-    ends = run_ends.end_policy_of(pipeline, requested, gate=gate, thorough=True)
+    ends = run_ends.end_policy_of(pipeline, requested, gate=gate)
     if ends.unchecked == run_ends.NO_FOLDER:
         errors.print("[yellow]note[/]: there is no folder `expectations`: nothing is checked before it is published")
     return ends

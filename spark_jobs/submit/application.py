@@ -67,7 +67,9 @@ def plan_stage(
     request = Request.required(folder)
     requested = request.requested
     effective_policy(pipeline.publish, requested.publish)
-    end_policy = end_policy_of(pipeline, requested, thorough=True)
+    end_policy = end_policy_of(pipeline, requested)
+    if end_policy.prepare is not None and requested.dry_run is not DryRun.PLAN:
+        end_policy.prepare()
     refuse_known_run_of_another(spark, folder, pipeline)
     with progress.stage("plan", pipeline.name):
         plan = make_plan(spark, pipeline, **requested.plan_options(pipeline))
@@ -167,7 +169,7 @@ def reconcile_stage(spark: SparkSession, folder: RunFolder, pipeline: Pipeline, 
         until=instant_of(request.requested.until),
         run_id=folder.run_id,
         asked=Asked(request.reason),
-        end_policy=end_policy_of(pipeline, request.requested, thorough=True),
+        end_policy=end_policy_of(pipeline, request.requested),
         in_stages=True,
     )
 
@@ -192,7 +194,7 @@ def run_stage(
             print(f"nothing to do: the run is {status.value}", flush=True)
             return 0
         pipeline = pipeline_of(folder)
-        if stage in (Stage.PLAN, Stage.RECONCILE, Stage.VERIFY):
+        if stage in (Stage.PLAN, Stage.VERIFY):
             import_ahead()
         spark = _session(f"rewindow {stage} {pipeline.name}", pipeline, master)
         if stage is Stage.CORRECT:

@@ -9,20 +9,61 @@ import random
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_jobs.eventtime.flink.strategy import WatermarkStrategy
-from spark_jobs.eventtime.flink.suppliers import AdvanceAfterWait, AverageOfLast, Interleaved
+from spark_jobs.eventtime.flink.suppliers import AdvanceAfterWait, AverageOfLast, Custom, Interleaved
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP, MIN_TIMESTAMP
 from spark_jobs.replay.columns import NEVER
 from spark_jobs.replay.flink import traced
+from tests.golden.custom_generators import HandWrittenBound
 from tests.replay.histories import BEGIN
 from tests.sampling import sample
 
+
+class TwoFaces(HandWrittenBound):
+    """The bound of the recorded cases, over arrays too."""
+
+    def on_batch(self, timestamps: np.ndarray, arrivals: np.ndarray) -> tuple[np.ndarray | None, np.ndarray | None]:
+        before = timestamps[0] if self.highest is None else self.highest
+        top = np.maximum(np.maximum.accumulate(timestamps), before)
+        self.highest = int(top[-1])
+        watermark = np.maximum(top, MIN_TIMESTAMP + self.bound_ms + 1) - self.bound_ms - 1
+        return (watermark, None) if self.on == "event" else (None, watermark)
+
+
+class AnotherBound(TwoFaces):
+    """Its faces differ once there are two records."""
+
+    def on_batch(self, timestamps: np.ndarray, arrivals: np.ndarray) -> tuple[np.ndarray | None, np.ndarray | None]:
+        at_record, at_tick = super().on_batch(timestamps, arrivals)
+        for watermark in (at_record, at_tick):
+            if watermark is not None:
+                watermark[1:] += 1
+        return at_record, at_tick
+
+
+class Forgetful(TwoFaces):
+    """Its watermarks are right, and its attributes stay as they were."""
+
+    def on_batch(self, timestamps: np.ndarray, arrivals: np.ndarray) -> tuple[np.ndarray | None, np.ndarray | None]:
+        before = self.highest
+        found = super().on_batch(timestamps, arrivals)
+        self.highest = before
+        return found
+
+
+def own(name: str, on: str) -> Custom:
+    return Custom(f"{__name__}:{name}", {"bound_ms": 60, "on": on})
+
+
 GENERATORS = (
+    own("TwoFaces", "event"),
+    own("TwoFaces", "tick"),
     *(AverageOfLast(count, 100) for count in (1, 3, 200)),
     *(AdvanceAfterWait(200, wait) for wait in (0, 120, 700, 5_000)),
     *(Interleaved(200, streams) for streams in ((), ("a",), ("a", "b", "None"), ("never",))),
@@ -30,7 +71,7 @@ GENERATORS = (
 Log = list[tuple[int, int, int, int, bool, str | None]]
 
 
-def log_of(draw: random.Random, count: int) -> Log:
+def log_of(draw: random.Random, count: int, missing: float) -> Log:
     """Records with gaps of all lengths, some without an event time, some far behind, some at the same moment."""
     apart, arrival = draw.choice([1, 30, 400]), BEGIN + draw.randint(-500, 3_000)
     beyond, grid = draw.choice([0, 10**6, 2**60]), draw.choice([1, 40, 100])
@@ -40,7 +81,7 @@ def log_of(draw: random.Random, count: int) -> Log:
         arrival += draw.choice([800, 5_000, 20_000]) if draw.random() < 0.05 else 0
         arrival -= arrival % grid if arrival % grid <= arrival - (found[-1][0] if found else 0) else 0
         behind = draw.choice([0, 50, 3_000]) if draw.random() < 0.9 else draw.choice([100_000, beyond])
-        time = MIN_TIMESTAMP if draw.random() < 0.1 else arrival - behind
+        time = MIN_TIMESTAMP if draw.random() < missing else arrival - behind
         found.append((arrival, 0, offset, time, False, draw.choice(["a", "b", None])))
     return found
 
@@ -93,7 +134,9 @@ def ways(strategy: WatermarkStrategy, state: dict[str, Any] | None) -> tuple[Any
 @given(seed=st.integers(0, 2**40))
 def test_arrays_give_the_trace_that_records_give(seed: int) -> None:
     draw = random.Random(seed)
-    strategy, log = strategy_of(draw), log_of(draw, draw.choice([1, 2, 10, 120]))
+    strategy = strategy_of(draw)
+    missing = 0.0 if isinstance(strategy.generator, Custom) else 0.1  # its own arithmetic ends at the least time
+    log = log_of(draw, draw.choice([1, 2, 10, 120]), missing)
     cut = draw.randint(1, len(log))
     while 0 < cut < len(log) and log[cut][0] == log[cut - 1][0]:
         cut += 1
@@ -118,3 +161,12 @@ def test_arrays_give_the_trace_that_records_give(seed: int) -> None:
 def test_a_generator_with_a_name_has_no_loop(generator: Any) -> None:
     strategy = WatermarkStrategy(generator, (0,), ((0,),), per_event=False, interval=200, timer_start=BEGIN)
     assert isinstance(traced._traced(0, strategy, None), traced._InBatches)
+
+
+@pytest.mark.parametrize(("name", "told"), [("AnotherBound", "on_batch gives"), ("Forgetful", "on_batch leaves")])
+@pytest.mark.parametrize("on", ["event", "tick"])
+def test_a_class_whose_faces_differ_is_refused(name: str, told: str, on: str) -> None:
+    strategy = WatermarkStrategy(own(name, on), (0,), ((0,),), interval=200, timer_start=BEGIN)
+    log = log_of(random.Random(1), 10, 0)
+    with pytest.raises(ValueError, match=told):
+        trace_of(ways(strategy, None)[1], log, log[-1][0], [], strategy)

@@ -8,6 +8,7 @@ watermark is the running maximum over these moments.
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ import numpy as np
 
 from spark_jobs.eventtime.flink import generators as g
 from spark_jobs.eventtime.flink.strategy import WatermarkStrategy
-from spark_jobs.eventtime.flink.suppliers import AdvanceAfterWait, AverageOfLast, Interleaved
+from spark_jobs.eventtime.flink.suppliers import AdvanceAfterWait, AverageOfLast, Custom, Interleaved
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP, MIN_TIMESTAMP
 from spark_jobs.replay.columns import NEVER
 
@@ -25,6 +26,10 @@ _EXACT = 2**62
 """Sums below it fit a 64-bit integer."""
 _REAL = MIN_TIMESTAMP + 2**61
 """Event times from here on leave room for differences."""
+
+
+_COMPARED = 200
+"""Records over which the two faces of a user's class are compared."""
 
 
 class Records(NamedTuple):
@@ -46,6 +51,8 @@ class Held(NamedTuple):
     value: np.ndarray
     is_there: np.ndarray
     emits: np.ndarray
+    at_record: np.ndarray | None = None
+    """What it emits with the record, where that is not `value`."""
 
 
 class Moves(NamedTuple):
@@ -182,6 +189,51 @@ class _Advancing(Holder):
         return Held(maximum - own.bound - 1, everywhere, everywhere & own.emits_on_event)
 
 
+@dataclass
+class _Own(Holder):
+    """A user's class with `on_batch`. Its two faces are compared over the first records of each task."""
+
+    generator: g.CustomGenerator
+    _is_compared: bool = False
+
+    def held(self) -> int | None:
+        found: list[int] = []
+        self.generator.on_periodic_emit(0, cast("Any", _Into(found)))
+        return max(found, default=None)
+
+    def after(self, records: Records, ticks: np.ndarray) -> Held:
+        if not self._is_compared:
+            self._compare(records.part(0, _COMPARED))
+            self._is_compared = True
+        at_record, at_tick = self._on_batch(self.generator, records)
+        return Held(at_tick, at_tick > MIN_TIMESTAMP, at_record > MIN_TIMESTAMP, at_record)
+
+    def _on_batch(self, generator: g.CustomGenerator, records: Records) -> tuple[np.ndarray, np.ndarray]:
+        none = np.full(len(records.timestamp), MIN_TIMESTAMP)
+        at_record, at_tick = generator.on_batch(records.timestamp, records.arrival)
+        return none if at_record is None else at_record, none if at_tick is None else at_tick
+
+    def _compare(self, records: Records) -> None:
+        """Raises ValueError where `on_batch` is not what the other two methods are."""
+        one, other = copy.deepcopy(self.generator), copy.deepcopy(self.generator)
+        at_record, at_tick = self._on_batch(other, records)
+        for number, (time, arrival) in enumerate(
+            zip(records.timestamp.tolist(), records.arrival.tolist(), strict=True)
+        ):
+            found: tuple[list[int], list[int]] = [], []
+            one.on_event(g.Event(time, arrival), cast("Any", _Into(found[0])))
+            one.on_periodic_emit(arrival, cast("Any", _Into(found[1])))
+            expected = tuple(max(emitted, default=MIN_TIMESTAMP) for emitted in found)
+            if (at_record[number], at_tick[number]) != expected:
+                raise ValueError(
+                    f"on_batch gives the watermarks {at_record[number]} and {at_tick[number]} for the record with "
+                    f"event time {time} and arrival {arrival}, and on_event and on_periodic_emit {expected[0]} and "
+                    f"{expected[1]}"
+                )
+        if one.snapshot() != other.snapshot():
+            raise ValueError(f"on_batch leaves the attributes {other.snapshot()}, and on_event {one.snapshot()}")
+
+
 class _Into:
     """An output that keeps what is emitted in a list."""
 
@@ -207,6 +259,8 @@ def holder_of(strategy: WatermarkStrategy) -> Holder | None:
             return _Streams(generator)
         case AdvanceAfterWait():
             return _Advancing(generator)
+        case Custom() if generator.on_batch is not None:
+            return _Own(generator)
         case _:
             return None
 
@@ -311,7 +365,8 @@ class BatchedGenerator:
         moments[:, 0][ticks] = by_first[ticks]
         moments[:, 1][moved] = (origin + gaps.ticks * moves.step)[moved]
         if after is not None:
-            moments[:, 3][after.emits] = after.value[after.emits]
+            at_record = after.value if after.at_record is None else after.at_record
+            moments[:, 3][after.emits] = at_record[after.emits]
         running = np.maximum.accumulate(np.maximum(moments.ravel(), self._watermark))
         raised = (np.concatenate(([self._watermark], running[:-1])) < running).reshape(count, 4)
         reached = running.reshape(count, 4)

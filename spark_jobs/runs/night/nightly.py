@@ -171,6 +171,8 @@ def reconcile(
             result = _nothing_new(pipeline, run_id, night, folders, now)
             result.corrections = end_policy.delivered(spark, pipeline, folders.folder(result.run_id))
             return result
+        if end_policy.prepare is not None:
+            end_policy.prepare()
         common: dict[str, Any] = {"in_stages": in_stages, "store": store, "now": now, "clock": clock}
         if isinstance(night, Full):
             ends = end_policy if night.rival is None else replace(end_policy, ends_as=RunStatus.COMPARED_ONLY)
