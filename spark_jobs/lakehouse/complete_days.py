@@ -103,8 +103,8 @@ def _rows(
         if before is not None and before["is_complete"] and day not in mark.changed:
             continue
         complete = _is_complete(day, still_open, last, mark)
-        is_known = before is not None and (day not in mark.changed or before["run_id"] == mark.run_id)
-        if is_known and before["is_complete"] == complete:
+        is_told = day not in mark.changed or (before is not None and before["run_id"] == mark.run_id)
+        if is_told and before is not None and before["is_complete"] == complete:
             continue
         was = None if before is None else before["complete_since"]
         since = was or (mark.at if complete else None)
