@@ -168,8 +168,9 @@ def is_same_sql(one: str, other: str) -> bool:
 
 def _plain(token: re.Match[str]) -> str:
     name = token[1]
-    is_plain = name is not None and _PLAIN_NAME.fullmatch(name) and name.upper() not in _WORDS
-    return name if is_plain else token[0]
+    if name is None or name.upper() in _WORDS or not _PLAIN_NAME.fullmatch(name):
+        return token[0]
+    return str(name)
 
 
 def _in_flink(token: re.Match[str]) -> str:
