@@ -29,7 +29,10 @@ from spark_jobs.spark.java import find_java
 PARSER_PACKAGE = "org.apache.flink:flink-sql-parser:2.3.0"
 
 
-_TOKEN = re.compile(r"(?:_UTF16|u&)?'(?:[^']|'')*'|`([A-Za-z_][A-Za-z0-9_]*)`|BETWEEN ASYMMETRIC")
+_IN_FLINK = re.compile(r"(?:_UTF16|u&)?'(?:[^']|'')*'|`(?:[^`]|``)*`|BETWEEN ASYMMETRIC|\s+")
+_IN_SPARK = re.compile(r"'(?:[^'\\]|\\.)*'|`((?:[^`]|``)*)`", re.DOTALL)
+"""The texts and quoted names of SQL: a quote within a text is two in Flink, and behind a backslash in Spark."""
+_PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _LISTED = """
     ALL AND ANY AS BETWEEN BY CASE CAST CURRENT_CATALOG CURRENT_DATE CURRENT_TIME CURRENT_TIMESTAMP CURRENT_USER DATE
     DISTINCT ELSE END EXISTS EXTRACT FALSE FILTER FROM GROUP HAVING IN INTERVAL IS JOIN LIKE LOCALTIMESTAMP NOT NULL ON
@@ -122,8 +125,13 @@ def column_sql(name: str) -> str:
 
 
 def tidy(text: str) -> str:
-    """SQL without needless backticks, with backslashes doubled in texts, as Spark reads them."""
-    return _TOKEN.sub(_in_spark, text)
+    """Spark SQL without needless backticks."""
+    return _IN_SPARK.sub(_plain, text)
+
+
+def as_flink(text: str) -> str:
+    """Spark SQL with its texts as Flink's parser reads them."""
+    return _IN_SPARK.sub(_in_flink, text)
 
 
 def in_place_of(names: Sequence[str], replaced: Mapping[str, str], alias: str) -> str | None:
@@ -158,14 +166,28 @@ def is_same_sql(one: str, other: str) -> bool:
     return first == second
 
 
+def _plain(token: re.Match[str]) -> str:
+    name = token[1]
+    if name is None or name.upper() in _WORDS or not _PLAIN_NAME.fullmatch(name):
+        return token[0]
+    return str(name)
+
+
+def _in_flink(token: re.Match[str]) -> str:
+    text = token[0]
+    if not text.startswith("'"):
+        return text
+    return "'" + re.sub(r"\\(.)", r"\1", text[1:-1], flags=re.DOTALL).replace("'", "''") + "'"
+
+
 def _in_spark(token: re.Match[str]) -> str:
-    text, name = token[0], token[1]
-    if name is not None:
-        return text if name.upper() in _WORDS else name
-    if text.startswith("BETWEEN"):
-        return "BETWEEN"
+    text = token[0]
+    if text.startswith("`"):
+        return text
+    if not text.endswith("'"):
+        return text.split()[0] if text.strip() else " "
     plain = _decoded(text.removeprefix("u&")) if text.startswith("u&") else text.removeprefix("_UTF16")
-    return plain.replace("\\", "\\\\")
+    return "'" + plain[1:-1].replace("''", "'").replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def _decoded(text: str) -> str:
@@ -246,7 +268,7 @@ class FlinkParser:
         context = calcite.dialect.SparkSqlDialect.DEFAULT_CONTEXT.withIdentifierQuoteString("`")
         config = calcite.pretty.SqlPrettyWriter.config().withDialect(calcite.dialect.SparkSqlDialect(context))
         config = config.withQuoteAllIdentifiers(True).withAlwaysUseParentheses(False)
-        return tidy(" ".join(str(calcite.pretty.SqlPrettyWriter(config).format(node)).split()))
+        return tidy(_IN_FLINK.sub(_in_spark, str(calcite.pretty.SqlPrettyWriter(config).format(node)).strip()))
 
     def milliseconds(self, interval: SqlNode) -> int | None:
         """The length of an interval literal in ms; None for months, years and what is no literal."""
