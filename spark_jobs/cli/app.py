@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from spark_jobs.cli.interrupt import leave_the_end_to_the_watcher
+from spark_jobs.cli.interrupt import end_as_the_command_does, leave_the_end_to_the_watcher
 from spark_jobs.cli.options import errors
 from spark_jobs.errors import RewindowError
 from spark_jobs.parts import error_of
@@ -49,6 +49,7 @@ def options_of_all(
 
 def main() -> None:
     """Entry point of the console script: errors become short messages and documented exit codes."""
+    end_as_the_command_does()
     debug = "--debug" in sys.argv
     argv = [argument for argument in sys.argv[1:] if argument != "--debug"]
     if argv[:1] not in (["archive"], ["corrections"]):  # of the others, `--dry-run` alone means the plan

@@ -268,13 +268,16 @@ def _bucket_of(row: SparkRow) -> Bucket:
 
 def _found(buckets: Iterable[tuple[int, int, int, int, Bucket]]) -> Found:
     """The positions from buckets with their partition, zone, shift and number."""
-    found: dict[int, dict[Zone, Buckets]] = {}
+    found: dict[int, dict[Zone, dict[int, dict[int, Bucket]]]] = {}
     for partition, zone, shift, number, bucket in buckets:
         if bucket.count:
-            zones = found.setdefault(partition, {})
-            zones[Zone(zone)] = zones.get(Zone(zone), Buckets.none()).joined(Buckets(shift, {number: bucket}))
+            numbers = found.setdefault(partition, {}).setdefault(Zone(zone), {}).setdefault(shift, {})
+            numbers[number] = numbers[number].joined(bucket) if number in numbers else bucket
     most = most_buckets(len(found))
-    return {p: {zone: one.fitted(most) for zone, one in zones.items()} for p, zones in sorted(found.items())}
+    return {
+        p: {zone: Buckets.of(Buckets(*one) for one in shifts.items()).fitted(most) for zone, shifts in zones.items()}
+        for p, zones in sorted(found.items())
+    }
 
 
 def _suspects(rows: Iterable[Row]) -> set[int]:

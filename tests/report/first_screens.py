@@ -40,7 +40,7 @@ _LIVE = """live:
     kind: files
     path: emitted.jsonl
     format: json
-    schema: "city STRING, window_start STRING, window_end STRING, rides BIGINT, revenue DECIMAL(20, 2)"
+    schema: "city STRING, window_start TIMESTAMP, window_end TIMESTAMP, rides BIGINT, revenue DECIMAL(20, 2)"
 """
 
 
