@@ -99,7 +99,8 @@ def _record() -> None:
 def _moved_runs() -> Mapping[str, RunStatus]:
     """The runs that this process works on; none where it has not yet loaded what moves them."""
     lifecycle = sys.modules.get("spark_jobs.runs.life.lifecycle")
-    return lifecycle.moved_runs() if hasattr(lifecycle, "moved_runs") else {}
+    moved_runs = getattr(lifecycle, "moved_runs", None)  # a module may be half loaded
+    return moved_runs() if moved_runs is not None else {}
 
 
 def sentence(command: str) -> str:
