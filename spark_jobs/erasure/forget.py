@@ -15,7 +15,7 @@ from spark_jobs.definition import Pipeline
 from spark_jobs.definition.deployments import destination_of
 from spark_jobs.erasure.folders import Redactor, folders_of, found_in, redact
 from spark_jobs.erasure.person import person_of
-from spark_jobs.erasure.tables import Part, delete, in_files, parts_of, purge, rows_of
+from spark_jobs.erasure.tables import Part, delete, gone_files_named, in_files, parts_of, purge, rows_of
 from spark_jobs.errors import CatalogError, DefinitionError, RunStateError
 from spark_jobs.lakehouse.published_table import PublishedTable
 from spark_jobs.lakehouse.tables import Tables, ensure_table, guarded, refuse_unpublished
@@ -174,6 +174,11 @@ class Forgetting:
         if left.places:
             hint = "Repeat the command when no other program writes there."
             raise CatalogError("the value is still there", ", ".join(left.places), hint)
+        touched = [part for part in self._parts if part.branch == "" and before.files[part.in_catalog]]
+        named = [part.in_catalog for part in touched if gone_files_named(self._spark, part)]
+        if named:
+            hint = "Repeat the command when no other program writes there."
+            raise CatalogError("manifests name files that are gone, and their bounds", ", ".join(named), hint)
         return left
 
     def _register(self, erasure: str, request: Request, found: Found, now: datetime) -> None:

@@ -97,6 +97,11 @@ def in_files(spark: SparkSession, part: Part) -> int:
     return spark.read.schema(spark.table(part.table).schema).parquet(*paths).where(part.where).count()
 
 
+def gone_files_named(spark: SparkSession, part: Part) -> int:
+    """Files that are gone and that a manifest still names, with the smallest and largest values in them."""
+    return spark.sql(f"SELECT count(*) FROM {part.table}.all_entries WHERE status = 2").collect()[0][0]
+
+
 def delete(spark: SparkSession, part: Part) -> None:
     """Take the rows out of what readers see."""
     if rows_of(spark, part).isEmpty():
@@ -107,15 +112,23 @@ def delete(spark: SparkSession, part: Part) -> None:
     guarded("cannot write", part.table, lambda: spark.sql(statement))
 
 
+_AFTER = timedelta(hours=1)
+"""The commits of a purge itself lie before its end: their snapshots expire, too."""
+
+
 def purge(spark: SparkSession, tables: Tables, table: str, now: datetime) -> None:
     """Write files with deleted rows anew, and remove all that the current state does not need.
 
     `now`: later than the last commit, whose files are among what goes. In tables that pipelines share, files that no
     snapshot names stay: another pipeline's run may be about to commit them.
     """
-    settle = PublishedTable(spark, tables.windows).settle
+    settle = PublishedTable(spark, tables.windows).vouch_as_it_is
     order = "window_start" if table in (tables.windows, tables.emitted) else ""
-    guarded("cannot remove files", table, lambda: tidy(spark, table, order, now, timedelta(0), settle))
+    guarded(
+        "cannot remove files",
+        table,
+        lambda: tidy(spark, table, order, now + _AFTER, timedelta(0), settle, every_file=True),
+    )
     if table not in (tables.runs, tables.timeline_state):
         guarded("cannot remove files", table, lambda: _remove_unnamed(spark, table, now))
 
