@@ -11,8 +11,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from spark_jobs.cli.app import app
-from spark_jobs.cli.comparison import GATE_CLOSED
 from spark_jobs.cli.options import (
+    GATE_CLOSED,
     AsOfOption,
     JsonOption,
     PipelineArgument,

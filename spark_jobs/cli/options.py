@@ -11,7 +11,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
 
-from spark_jobs.errors import DefinitionError
+from spark_jobs.errors import DefinitionError, NotApprovedError
 from spark_jobs.formatting import visible
 
 if TYPE_CHECKING:
@@ -56,6 +56,9 @@ def starting(known: Callable[[], list[str]]) -> Callable[[str], list[str]]:
     """Completion of an argument whose values are known."""
     return lambda incomplete: [name for name in known() if name.startswith(incomplete)]
 
+
+GATE_CLOSED = NotApprovedError.exit_code
+"""Exit code of a command that finds what keeps a run from being published."""
 
 PipelineArgument = Annotated[
     str,
