@@ -55,7 +55,7 @@ class Person:
         return any(all(_words((value,)).search(text) for _, value in choice) for choice in self.choices)
 
     def text_sql(self, text: str) -> str:
-        """The same of an SQL expression for a text."""
+        """A condition in SQL: the text that the expression `text` gives names the person."""
         words = ([literal(_pattern((value,))) for _, value in choice] for choice in self.choices)
         choices = (" AND ".join(f"{text} RLIKE {word}" for word in one) for one in words)
         return " OR ".join(f"coalesce({one}, false)" for one in choices)
