@@ -103,7 +103,7 @@ def test_each_pipeline_has_its_five_dags(folder: Path, tmp_path: Path) -> None:
     assert decide["choices"]["action"] == ["publish", "discard"], "it delivers no corrections"
     assert parsed["dags"]["decide__departures_live"]["choices"]["action"] == ["publish", "discard", "repeat", "revert"]
     look = parsed["dags"]["look__departures_live"]
-    assert look["form"] == ["keys", "run", "what", "window"] and look["paused"] is False
+    assert look["form"] == ["keys", "run", "sets", "what", "window"] and look["paused"] is False
     assert look["choices"]["what"] == [
         "window", "late", "quarantined", "corrections", "live", "cutover", "cutover_check", "doctor",
     ]  # fmt: skip
