@@ -12,21 +12,17 @@ the partition (int), the next offset (long), the offset at which it stops (long)
 from __future__ import annotations
 
 import struct
-import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyspark
-from py4j.java_gateway import GatewayClient, GatewayParameters, JavaGateway, launch_gateway
-from py4j.protocol import Py4JError, Py4JJavaError, get_return_value, is_error
+from py4j.protocol import Py4JError, Py4JJavaError
 
-from spark_jobs.errors import EnvironmentSetupError, SourceError
+from spark_jobs.errors import SourceError
 from spark_jobs.marks.mark import Mark, MarkKind
-from spark_jobs.spark.jars import fetch_jars
-from spark_jobs.spark.java import find_java
+from spark_jobs.spark.own_jvm import own_jvm
 
 METADATA = "_metadata"
 RUNTIME_PACKAGE = "org.apache.flink:flink-runtime:2.3.0"
@@ -190,42 +186,6 @@ def _reason(problem: Py4JJavaError) -> str:
     return text.splitlines()[0][:200]
 
 
-class _Client(GatewayClient):
-    """A client that raises the JVM's errors itself, also where PySpark would look them up in Spark's JVM."""
-
-    def send_command(self, command: str, retry: bool = True, binary: bool = False) -> Any:
-        answer = super().send_command(command, retry, binary)
-        if not binary and is_error(answer)[0]:
-            get_return_value(answer, self, "Flink", "call")
-        return answer
-
-
-@contextmanager
-def flink_jvm() -> Iterator[Any]:
+def flink_jvm() -> AbstractContextManager[Any]:
     """A JVM with Flink's runtime, which lives as long as the block."""
-    jars = fetch_jars(RUNTIME_PACKAGE, "Flink's")
-    own = Path(pyspark.__file__).parent / "jars"
-    try:
-        launched: Any = launch_gateway(
-            jarpath=str(next(own.glob("py4j-*.jar"))),
-            classpath=f"{jars}/*",
-            javaopts=["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", _FILTER],
-            java_path=str(find_java().executable),
-            die_on_exit=True,
-            enable_auth=True,
-            return_proc=True,
-            redirect_stderr=subprocess.DEVNULL,
-        )
-    except (Py4JError, OSError, ValueError) as error:
-        raise EnvironmentSetupError(f"Flink's JVM did not start: {error}", str(jars), "Check Java.") from None
-    port, token, process = launched
-    parameters = GatewayParameters(port=port, auth_token=token, auto_convert=True)
-    gateway = JavaGateway(_Client(gateway_parameters=parameters), gateway_parameters=parameters)
-    try:
-        yield gateway.jvm
-    finally:
-        with suppress(Py4JError):
-            gateway.shutdown()
-        if process.stdin is not None:
-            process.stdin.close()
-        process.wait()
+    return own_jvm(RUNTIME_PACKAGE, "Flink's JVM", _FILTER, is_silent=True)
