@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
 from spark_jobs.comparison.join_keys import join_columns, with_join_keys
@@ -56,6 +57,11 @@ def beside(
         *(_carried(right, "r", name, FOUND) for name in carried),
         (F.col(f"l.{EXPECTED}").isNotNull() & F.col(f"r.{FOUND}").isNotNull() & ~equals).alias(DIFFERS),
     )
+
+
+def as_texts(row: Row | Mapping[str, Any], names: Iterable[str]) -> dict[str, str | None]:
+    """Columns of a row as documents show them."""
+    return {name: None if row[name] is None else str(row[name]) for name in names}
 
 
 def _carried(frame: DataFrame, side: str, name: str, prefix: str) -> Column:

@@ -16,7 +16,7 @@ from spark_jobs.comparison.compare import compare_planned
 from spark_jobs.comparison.emitted import EmittedRows, refuse_without_live
 from spark_jobs.comparison.join_keys import join_columns, key_types, with_join_keys
 from spark_jobs.comparison.verdicts import Label
-from spark_jobs.cutover.beside import DIFFERS, EXPECTED, FOUND, beside
+from spark_jobs.cutover.beside import DIFFERS, EXPECTED, FOUND, as_texts, beside
 from spark_jobs.cutover.document import CutoverPlan
 from spark_jobs.cutover.planning import check_start, refuse_before
 from spark_jobs.definition import Pipeline
@@ -201,7 +201,7 @@ def _counted(placed: DataFrame, keys: tuple[str, ...]) -> _Part:
         samples=tuple(
             Placed(
                 label=Side(row[_LABEL]),
-                key={key: None if row[key] is None else str(row[key]) for key in keys},
+                key=as_texts(row, keys),
                 start=format_instant(row[START]),
                 end=format_instant(row[END]),
             )
@@ -239,5 +239,4 @@ def _is_wrong(row: Mapping[str, Any]) -> bool:
 def _shown(row: Mapping[str, Any], pipeline: Pipeline) -> Placed:
     twice = row.get("label") == Label.SEVERAL_ROWS
     label = Side.GAP if row["verdict"] == Verdict.MISSING else Side.OVERLAP if twice else Side.AFTER
-    key = {name: None if row[name] is None else str(row[name]) for name in pipeline.keys}
-    return Placed(label=label, key=key, start=str(row[START]), end=str(row[END]))
+    return Placed(label=label, key=as_texts(row, pipeline.keys), start=str(row[START]), end=str(row[END]))

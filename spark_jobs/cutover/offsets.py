@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from spark_jobs.cutover.document import StartOffset
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.instants import format_instant
-from spark_jobs.definition.union import BLOCK
+from spark_jobs.definition.union import BLOCK, of_union
 from spark_jobs.errors import HistoryError
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, OFFSET, PARTITION
 from spark_jobs.runs.planning.plan_document import Plan
@@ -39,7 +39,8 @@ class Log:
         """The first offset that is there, and the next one to come, by partition."""
         if self.state is None:
             return {}
-        return {self.number * BLOCK + p: (b.earliest, b.latest) for p, b in self.state.partitions.items()}
+        own = {p: (b.earliest, b.latest) for p, b in self.state.partitions.items()}
+        return of_union(own, self.number)
 
 
 def logs_of(spark: SparkSession, pipeline: Pipeline) -> list[Log]:

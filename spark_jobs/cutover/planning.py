@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs.comparison.join_keys import join_columns, with_join_keys
-from spark_jobs.cutover.beside import DIFFERS, EXPECTED, FOUND, beside
+from spark_jobs.cutover.beside import DIFFERS, EXPECTED, FOUND, as_texts, beside
 from spark_jobs.cutover.document import CutoverPlan, Differing
 from spark_jobs.cutover.offsets import Log, described, first_offsets, from_offsets, logs_of, refuse_removed
 from spark_jobs.definition import Pipeline
@@ -241,16 +241,12 @@ def _closed_by(pipeline: Pipeline, at: int) -> int:
 
 def _sample(row: Row, keys: list[str], values: list[str]) -> Differing:
     def texts(found: Row | None) -> dict[str, str | None] | None:
-        return None if found is None else {name: _text(found[name]) for name in values}
+        return None if found is None else as_texts(found, values)
 
     return Differing(
-        key={key: _text(row[key]) for key in keys},
+        key=as_texts(row, keys),
         start=format_instant(row[START]),
         end=format_instant(row[END]),
         old=texts(row[EXPECTED]),
         new=texts(row[FOUND]),
     )
-
-
-def _text(value: object) -> str | None:
-    return None if value is None else str(value)

@@ -67,8 +67,14 @@ def folders_of(store: RunStore, pipeline: Pipeline) -> Iterator[RunFolder]:
 
 def found_in(folder: RunFolder, redactor: Redactor) -> list[str]:
     """The documents of a folder that have a value. The definition stays as it is; a timeline has no values."""
+    return list(_redacted(folder, redactor))
+
+
+def _redacted(folder: RunFolder, redactor: Redactor) -> dict[str, bytes]:
+    """The documents of a folder that have a value, as they are without it."""
     names = (name for name in folder.documents() if name.endswith((".json", ".html", ".xml")))
-    return [name for name in names if _without(folder, name, redactor) is not None]
+    read = ((name, _without(folder, name, redactor)) for name in names)
+    return {name: without for name, without in read if without is not None}
 
 
 def _without(folder: RunFolder, name: str, redactor: Redactor) -> bytes | None:
@@ -86,11 +92,9 @@ def _without(folder: RunFolder, name: str, redactor: Redactor) -> bytes | None:
 
 def redact(folder: RunFolder, redactor: Redactor) -> int:
     """Replace the values in the documents of a folder; how many documents had one."""
-    found = found_in(folder, redactor)
-    for name in found:
-        without = _without(folder, name, redactor)
-        if without is not None:
-            folder.write_bytes(name, without)
+    found = _redacted(folder, redactor)
+    for name, without in found.items():
+        folder.write_bytes(name, without)
     if found and {PAGE, REPORT} & set(folder.documents()):
         _draw_again(folder, redactor)
     return len(found)

@@ -50,10 +50,6 @@ class Person:
         ]
         return " OR ".join(f"({one})" for one in choices) if choices else None
 
-    def in_text(self, text: str) -> bool:
-        """Whether a text names the person: it holds all values of a choice, each as a word of its own."""
-        return any(all(_words((value,)).search(text) for _, value in choice) for choice in self.choices)
-
     def text_sql(self, text: str) -> str:
         """A condition in SQL: the text that the expression `text` gives names the person."""
         words = ([literal(_pattern((value,))) for _, value in choice] for choice in self.choices)

@@ -38,6 +38,7 @@ from tests.registry import SchemaRegistry
 from tests.runs.small_nights import log_of, pipeline, tables_of
 from tests.runs.small_runs import T0, write
 from tests.services.hive_metastore import HiveMetastore
+from tests.sources.avro import framed, zigzag
 
 SECONDS = 300
 """In which each run must have ended; the services' own limits are a few seconds here."""
@@ -162,15 +163,7 @@ def _broker(folder: Path) -> Iterator[tuple[KafkaBroker, Proxy]]:
 
 def _avro(number: int, time_ms: int, value: int) -> bytes:
     """Confluent's frame and a record of `k`, `t`, `v`."""
-
-    def long(value: int) -> bytes:
-        rest, out = value << 1, bytearray()
-        while rest > 0x7F:
-            out.append(rest & 0x7F | 0x80)
-            rest >>= 7
-        return bytes([*out, rest])
-
-    return b"\0" + number.to_bytes(4, "big") + long(1) + b"a" + long(time_ms) + long(value)
+    return framed(number, zigzag(1) + b"a" + zigzag(time_ms) + zigzag(value))
 
 
 def _of_topic(folder: Path, name: str, port: int, topic: str, value: str) -> Pipeline:

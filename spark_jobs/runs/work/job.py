@@ -33,7 +33,7 @@ from spark_jobs.runs.work.causes import published_before
 from spark_jobs.runs.work.corrected import DeliveredCorrections
 from spark_jobs.runs.work.progress import Progress
 from spark_jobs.sources.erased import erasures_of
-from spark_jobs.spark.failures import catalog_failure
+from spark_jobs.spark.failures import catalog_answers
 
 
 @dataclass(slots=True)
@@ -145,14 +145,12 @@ class Job:
         """
         with self.life.beating():
             try:
-                yield
-            except Exception as raised:
-                problem = catalog_failure(raised) or raised
+                with catalog_answers():
+                    yield
+            except Exception as problem:
                 lost = fail(self, problem, stage())
                 if lost is not None and not isinstance(problem, RewindowError):
-                    raise lost from raised
-                if problem is not raised:
-                    raise problem from raised
+                    raise lost from problem
                 raise
 
 
