@@ -10,21 +10,17 @@ The parser is the one of Flink's release, `flink-sql-parser`, with Calcite; it c
 from __future__ import annotations
 
 import re
-import subprocess
 from collections.abc import Container, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-import pyspark
-from py4j.java_gateway import GatewayClient, GatewayParameters, JavaGateway, get_field, launch_gateway
-from py4j.protocol import Py4JError, Py4JJavaError, get_return_value, is_error
+from py4j.java_gateway import get_field
+from py4j.protocol import Py4JJavaError
 
-from spark_jobs.errors import DefinitionError, EnvironmentSetupError
-from spark_jobs.spark.jars import fetch_jars
-from spark_jobs.spark.java import find_java
+from spark_jobs.errors import DefinitionError
+from spark_jobs.spark.own_jvm import own_jvm
 
 PARSER_PACKAGE = "org.apache.flink:flink-sql-parser:2.3.0"
 
@@ -168,8 +164,9 @@ def is_same_sql(one: str, other: str) -> bool:
 
 def _plain(token: re.Match[str]) -> str:
     name = token[1]
-    is_plain = name is not None and _PLAIN_NAME.fullmatch(name) and name.upper() not in _WORDS
-    return name if is_plain else token[0]
+    if name is None or name.upper() in _WORDS or not _PLAIN_NAME.fullmatch(name):
+        return token[0]
+    return str(name)
 
 
 def _in_flink(token: re.Match[str]) -> str:
@@ -195,58 +192,21 @@ def _decoded(text: str) -> str:
     return units.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-class _Client(GatewayClient):
-    """A client that raises the JVM's errors itself.
-
-    With a Spark session in the process, py4j hands each error to PySpark, which looks the exception up in Spark's JVM.
-    """
-
-    def send_command(self, command: str, retry: bool = True, binary: bool = False) -> Any:
-        """The JVM's answer. Raises Py4JJavaError and Py4JError."""
-        answer = super().send_command(command, retry, binary)
-        if not binary and is_error(answer)[0]:
-            get_return_value(answer, self, "Flink's parser", "call")
-        return answer
-
-
 class FlinkParser:
     """The parser. Its JVM starts with the first use and ends with the block."""
 
     def __init__(self) -> None:
-        self._process: subprocess.Popen[bytes] | None = None
-        self._gateway: Any = None
+        self._running = ExitStack()
+        self._jvm: Any = None
 
     def __enter__(self) -> FlinkParser:
-        jars = fetch_jars(PARSER_PACKAGE, "Flink's SQL parser's")
-        own = Path(pyspark.__file__).parent / "jars"
-        try:
-            launched: Any = launch_gateway(
-                jarpath=str(next(own.glob("py4j-*.jar"))),
-                classpath=f"{jars}/*",
-                javaopts=["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"],
-                java_path=str(find_java().executable),
-                die_on_exit=True,
-                enable_auth=True,
-                return_proc=True,
-            )
-        except (Py4JError, OSError, ValueError) as error:
-            raise EnvironmentSetupError(
-                f"Flink's SQL parser did not start: {error}", str(jars), "Check Java."
-            ) from None
-        port, token, self._process = launched
-        parameters = GatewayParameters(port=port, auth_token=token)
-        self._gateway = JavaGateway(_Client(gateway_parameters=parameters), gateway_parameters=parameters)
+        self._jvm = self._running.enter_context(own_jvm(PARSER_PACKAGE, "Flink's SQL parser"))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with suppress(Py4JError):
-            self._gateway.shutdown()
-        if self._process is not None:
-            if self._process.stdin is not None:
-                self._process.stdin.close()
-            self._process.wait()
+        self._running.close()
 
     def statements(self, script: str, file: str = "the script") -> list[SqlNode]:
         """The statements of a script. Raises DefinitionError for text that is not Flink SQL, with its line."""
@@ -263,7 +223,7 @@ class FlinkParser:
 
     def formatted(self, node: Any) -> str:
         """The parser's object as Spark SQL."""
-        calcite = self._gateway.jvm.org.apache.calcite.sql
+        calcite = self._jvm.org.apache.calcite.sql
         context = calcite.dialect.SparkSqlDialect.DEFAULT_CONTEXT.withIdentifierQuoteString("`")
         config = calcite.pretty.SqlPrettyWriter.config().withDialect(calcite.dialect.SparkSqlDialect(context))
         config = config.withQuoteAllIdentifiers(True).withAlwaysUseParentheses(False)
@@ -273,11 +233,11 @@ class FlinkParser:
         """The length of an interval literal in ms; None for months, years and what is no literal."""
         if interval.type != "SqlIntervalLiteral" or "MONTH" in interval.text or "YEAR" in interval.text:
             return None
-        decimal = self._gateway.jvm.java.lang.Class.forName("java.math.BigDecimal")
+        decimal = self._jvm.java.lang.Class.forName("java.math.BigDecimal")
         return int(interval.node.getValueAs(decimal))
 
     def _parser(self, text: str) -> Any:
-        jvm = self._gateway.jvm
+        jvm = self._jvm
         calcite, flink = jvm.org.apache.calcite, jvm.org.apache.flink.sql.parser
         config = (
             calcite.sql.parser.SqlParser.config()

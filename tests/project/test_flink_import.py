@@ -70,6 +70,8 @@ def test_the_command_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert done.exit_code == 0, done.output
     (written,) = (tmp_path / "dags/pipelines").glob("*.yaml")
     assert load_pipeline(written).watermark.timer_start is not None
+    beside = ("dags/rewindow_pipelines.py", "dags/pipeline.schema.json", f"expectations/{written.stem}.json")
+    assert all((tmp_path / file).exists() and file in done.output for file in (*beside, "expectations/windows.json"))
 
 
 BIDTIME = {"type": "long", "logicalType": "timestamp-millis"}

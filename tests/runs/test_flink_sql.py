@@ -96,7 +96,7 @@ def test_a_range_in_a_wall_clocks_time_gives_what_the_live_job_gave(spark, tmp_p
     assert counted(spark, part) == Counter({w: n for w, n in wanted.items() if low <= w[0] < high})
 
 
-def test_buffers_in_a_wall_clocks_time_are_looked_at_when_a_slice_ends_and_not_in_between(spark, tmp_path: Path) -> None:
+def test_buffers_in_a_wall_clocks_time_are_looked_at_when_a_slice_ends_alone(spark, tmp_path: Path) -> None:
     began = 1_729_990_800_000 - 4 * HOUR
     drawn = log_of(9)
     records = [r | {name: began + (r[name] - drawn[0]["a"]) * 60 for name in ("t", "a")} for r in drawn]

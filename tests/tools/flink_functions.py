@@ -243,7 +243,8 @@ def functions(spark: SparkRecord, parser: FlinkParser) -> dict[str, dict[str, An
             seen |= {name} if is_own else set()
     entries = {name: entry for name in seen if (entry := _entry_of(name, outcomes[name], names))}
     kept: dict[str, dict[str, Any]] = {}
-    for name in sorted(entries, key=lambda one: max(len(own) - own.index(one) for own in lists[one])):  # the widest first
+    widest_first = sorted(entries, key=lambda one: max(len(own) - own.index(one) for own in lists[one]))
+    for name in widest_first:
         next_ones = [next((each for each in own[own.index(name) + 1 :] if each in kept), None) for own in lists[name]]
         if any(one is None or _is_better(entries[name], kept[one]) for one in next_ones):
             kept[name] = entries[name]
