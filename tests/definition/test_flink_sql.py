@@ -87,3 +87,12 @@ def test_what_is_not_replayed_is_refused_by_name(refusals, definition) -> None:
     days = ("size: 1 h", "size: 1 day\n  time_zone: Europe/Berlin")
     (message,) = refusals(definition(days, with_section("{time_zone: Europe/Berlin}")))
     assert "there is `window.time_zone` too" in message
+
+
+def test_restarts_are_refused_where_several_subtasks_hold_records_back(load, refusals, definition) -> None:
+    live = (
+        "live: {source: {kind: table, table: live.windows}, window: {start: s}, restarts: ['2013-02-01T10:00:00Z']}\n"
+    )
+    (message,) = refusals(definition(SUBTASKS, ("aggregates:", f"flink_sql: {{}}\n{live}aggregates:")))
+    assert "flink_sql.aggregation: two phases are not replayed over `live.restarts`" in message
+    assert load(definition(SUBTASKS, ("aggregates:", f"flink_sql: {{windows: group_by}}\n{live}aggregates:")))

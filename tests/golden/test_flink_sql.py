@@ -60,7 +60,7 @@ def test_flink_itself_loses_records_where_the_buffers_grid_misses_the_slices_end
     wanted = [
         case for case, version in cases if first_difference(case, version, run_sequential(case, version, loses=False))
     ]
-    assert len(wanted) > len(cases) // 2
+    assert len(wanted) > 20
 
 
 @pytest.mark.parametrize("path", drawn(LOSING, 4), ids=lambda path: path.stem)
@@ -112,13 +112,14 @@ def test_nothing_is_undecided_in_one_phase(quick_spark) -> None:
 
 def holds_back(path: Path) -> bool:
     case = SqlCase.read(path)
-    return case.is_in_two_phases and len(case.config["subtasks"]) > 1 and path not in LOSING
+    return case.is_in_two_phases and len(case.config["subtasks"]) > 1
 
 
 TWO_PHASES = [path for path in CASES if path.stem.startswith(("phases_", "idle_")) and holds_back(path)]
+LOST = [path for path in CASES if path.stem == "zone_kolkata_late_auto_table_function"]
 
 
-@pytest.mark.parametrize("path", drawn(TWO_PHASES, 4), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", [*drawn(TWO_PHASES, 4), *LOST], ids=lambda path: path.stem)
 def test_the_position_at_which_a_record_is_handed_on_decides_as_the_look_up_by_window_does(
     path: Path, quick_spark
 ) -> None:
