@@ -39,9 +39,9 @@ def slices_of(pipeline: Pipeline) -> Slices | None:
 
 
 def losing_slices_of(pipeline: Pipeline) -> Slices | None:
-    """The slices in which Flink's window operator gathers records where it loses some; None: it loses none."""
+    """The slices in which Flink's window operator gathers records where it can lose some; None: it loses none."""
     slices = _sliced(pipeline)
-    return slices if slices is not None and slices.why_lost else None
+    return slices if slices is not None and slices.may_lose else None
 
 
 def holds_back(pipeline: Pipeline) -> bool:
@@ -52,8 +52,8 @@ def holds_back(pipeline: Pipeline) -> bool:
 
 def lost_by_flink(pipeline: Pipeline) -> str:
     """Why the live job itself loses records, as a sentence; empty: it loses none."""
-    slices = losing_slices_of(pipeline)
-    if slices is None:
+    slices = _sliced(pipeline)
+    if slices is None or not slices.why_lost:
         return ""
     return f"{slices.why_lost}: it loses records that came after its last checkpoint before a close"
 

@@ -88,9 +88,9 @@ class SqlCase(Case):
         return Slices.of(windows, flushes_by_offset=version.is_new)
 
     def losing(self, version: Version) -> Slices | None:
-        """The same where Flink itself loses records; None: it loses none."""
+        """The same where Flink itself can lose records; None: it loses none."""
         slices = self.gathered(version)
-        return slices if slices is not None and slices.why_lost else None
+        return slices if slices is not None and slices.may_lose else None
 
     @property
     def allowed_lateness(self) -> int:

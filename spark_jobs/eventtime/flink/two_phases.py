@@ -23,6 +23,7 @@ from spark_jobs.eventtime.flink.wall_clock import (
     changes_of,
     fires_at,
     offset_of,
+    offsets_of,
     wall_clock,
 )
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP
@@ -57,15 +58,27 @@ class Slices:
     @property
     def why_lost(self) -> str:
         """Why Flink itself loses records: buffers are not looked at when a slice ends; empty: it loses none."""
+        if self._misses(0) and self.flush_offset != self.offset:
+            return "Flink before 2.0 forgets the windows' offset where it empties its buffers"
         if self.zone is None:
-            misses = (self.offset - self.flush_offset) % self.step
-            return "Flink before 2.0 forgets the windows' offset where it empties its buffers" if misses else ""
+            return ""
         if changes_clocks(self.zone):
             is_whole = all(offset % HOUR == 0 for offset in changes_of(self.zone))
             return "" if is_whole else f"Flink takes a change of {self.zone.key}'s clocks for one of an hour"
-        if offset_of(self.zone) % self.step:
+        if self._misses(offset_of(self.zone)):
             return f"Flink empties its buffers at full {format_duration(self.step)} of UTC, not of {self.zone.key}"
         return ""
+
+    @property
+    def may_lose(self) -> bool:
+        """Whether Flink itself loses records, or has lost some while the zone's clocks were others."""
+        if self.why_lost or self.zone is None or changes_clocks(self.zone):
+            return bool(self.why_lost)
+        return any(map(self._misses, offsets_of(self.zone)))
+
+    def _misses(self, zone_offset: int) -> bool:
+        """Whether slices end between the times at which buffers are looked at, where clocks are so far off UTC (ms)."""
+        return (self.offset - self.flush_offset - zone_offset) % self.step != 0
 
     def end(self, timestamp: int) -> int:
         """The end of the slice that an event time is in, in the wall clock's time."""

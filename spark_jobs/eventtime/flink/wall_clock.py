@@ -56,6 +56,13 @@ def changes_of(zone: ZoneInfo) -> tuple[int, ...]:
     return tuple(offset - least for offset in others)
 
 
+@functools.cache
+def offsets_of(zone: ZoneInfo) -> frozenset[int]:
+    """The offsets from UTC (ms) that the zone has had since 1970."""
+    months = (datetime(year, month, 1, tzinfo=zone) for year in range(1970, 2038) for month in range(1, 13))
+    return frozenset((month.utcoffset() or timedelta(0)) // timedelta(milliseconds=1) for month in months)
+
+
 def offset_of(zone: ZoneInfo) -> int:
     """The smallest offset from UTC (ms) of the zone's standing rule."""
     return min(_standing_offsets(zone))
