@@ -92,7 +92,7 @@ def in_flink(given: list[list[Any]], folder: Path) -> dict[str, Counter[tuple[An
     return {one["name"]: Counter(tuple(row[2:]) for row in one["rows"]) for one in found}
 
 
-def defined(text: str, folder: Path) -> Pipeline:
+def defined(text: str, folder: Path, namespace: str) -> Pipeline:
     """An imported definition over files in the place of the topic, with what it asks for."""
     files = (
         f"history:\n  kind: files\n  path: {folder}/data/*.jsonl\n  format: json\n"
@@ -101,7 +101,7 @@ def defined(text: str, folder: Path) -> Pipeline:
     text = re.sub(r"(?ms)^history:.*?^value:\n  format: json[^\n]*\n", files, text)
     text = text.replace('schema: "', 'schema: "part INT, place BIGINT, arrived BIGINT, ')
     text = re.sub(r"(?m)^  # subtasks: .*$", f"  subtasks: {SUBTASKS}", text)
-    text = text.replace("end_of_input: freeze", "end_of_input: flush") + "output: {namespace: beside}\n"
+    text = text.replace("end_of_input: freeze", "end_of_input: flush") + f"output: {{namespace: {namespace}}}\n"
     (name,) = re.findall(r"(?m)^name: (\w+)", text)
     return load_pipeline(folder / f"{name}.yaml", text=text)
 
@@ -123,7 +123,7 @@ def test_an_imported_script_of_two_subtasks_gives_the_rows_of_flink(spark, tmp_p
     with FlinkParser() as parser:
         imported = import_script(SCRIPT, "job.sql", parser).definitions
     for one in imported:
-        pipeline = defined(one.text, tmp_path)
+        pipeline = defined(one.text, tmp_path, f"beside_{seed}")
         run(spark, pipeline)
         rows = spark.table(Tables.of(pipeline).windows).where("valid_to IS NULL AND n IS NOT NULL")
         columns = ("k", "unix_millis(window_start)", "unix_millis(window_end)", "n", "total")
