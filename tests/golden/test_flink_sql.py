@@ -63,7 +63,7 @@ def test_flink_itself_loses_records_where_the_buffers_grid_misses_the_slices_end
     assert len(wanted) > 20
 
 
-@pytest.mark.parametrize("path", drawn(LOSING, 4), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", drawn(LOSING, 2), ids=lambda path: path.stem)
 def test_the_spark_engine_loses_the_records_that_flink_lost(path: Path, quick_spark) -> None:
     for case, version in replayed(path)[-1:]:
         difference = first_difference(case, version, run_spark(quick_spark, case, version))

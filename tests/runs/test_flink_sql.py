@@ -115,7 +115,9 @@ LOSING = [
     pytest.param("size: 1 h", f"{KOLKATA}, aggregation: one_phase", "", id="one_phase"),
     pytest.param("size: 1 h", KOLKATA, "", id="two_phases"),
     pytest.param("size: 90 min", KOLKATA, "", id="ninety", marks=pytest.mark.long),
-    pytest.param("size: 1 h, offset: 20 min", "windows: table_function", ', flink: "1.20.3"', id="offset"),
+    pytest.param(
+        "size: 1 h, offset: 20 min", "windows: table_function", ', flink: "1.20.3"', id="offset", marks=pytest.mark.long
+    ),
     pytest.param(
         "size: 1 d, time_zone: Asia/Shanghai", "windows: table_function", "", id="days", marks=pytest.mark.long
     ),
@@ -143,6 +145,7 @@ def test_records_that_flink_itself_loses_are_lost_in_chunks_and_nights(
     assert wanted != in_time(whole, records, loses=False), "the records show nothing: Flink loses none of them"
 
 
+@pytest.mark.long
 def test_nights_of_subtasks_in_a_wall_clocks_time_give_what_one_run_gives(spark, tmp_path: Path) -> None:
     records = slowly(log_of(12), 1_729_990_800_000 - 4 * HOUR)
     window, section = "window: {type: sliding, size: 2 h, slide: 30 min}", "{time_zone: Europe/Berlin}"
