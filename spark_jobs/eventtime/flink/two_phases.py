@@ -9,8 +9,8 @@ its own subtask's watermark waits, and may come too late though it came in time.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from dataclasses import dataclass
+from typing import TypeVar
 from zoneinfo import ZoneInfo
 
 from spark_jobs.eventtime.durations import HOUR, format_duration
@@ -87,35 +87,3 @@ class Slices:
         else:
             due = window_start(watermark, self.flush_offset, self.step) + self.step - 1
         return due if due > watermark else due + self.step
-
-
-@dataclass(slots=True)
-class LocalBuffer(Generic[E]):
-    """One subtask's buffer. Flink counts its watermark from 0, so that one below does not exist."""
-
-    slices: Slices
-    watermark: int = 0
-    flush_at: int = 0
-    held: list[E] = field(default_factory=list[E])
-    earliest_end: int = MAX_TIMESTAMP
-
-    def add(self, timestamp: int, element: E) -> None:
-        """Hold a record with this event time."""
-        self.held.append(element)
-        self.earliest_end = min(self.earliest_end, self.slices.end(timestamp))
-
-    def advance(self, watermark: int) -> list[E]:
-        """The subtask's own watermark: what goes on before it."""
-        if watermark <= self.watermark:
-            return []
-        self.watermark = watermark
-        if watermark < self.flush_at:
-            return []
-        self.flush_at = self.slices.next_flush(watermark)
-        is_due = self.earliest_end < MAX_TIMESTAMP and self.slices.reached_at(self.earliest_end) <= watermark
-        return self.flush() if is_due else []
-
-    def flush(self) -> list[E]:
-        """All that is held goes on, as at a checkpoint."""
-        out, self.held, self.earliest_end = self.held, [], MAX_TIMESTAMP
-        return out

@@ -6,12 +6,12 @@ out by the second. A window's contents are the list of its elements, so that a c
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Generic, TypeVar
 
-from spark_jobs.eventtime.windows import Window, WindowAssigner
+from spark_jobs.eventtime.windows import Window
 
 E = TypeVar("E")
 
@@ -71,44 +71,3 @@ def is_late(window: Window, watermark: int) -> bool:
 def is_out(window: Window, watermark: int) -> bool:
     """`end <= W`: the window comes out, and its state goes (Spark rules 19, 20)."""
     return window.end <= watermark
-
-
-class WindowAggregation(Generic[E]):
-    """Windows that do not merge. Complete mode drops no record and lets no window go (Spark rules 18, 21)."""
-
-    def __init__(self, assigner: WindowAssigner, mode: OutputMode) -> None:
-        self._assigner = assigner
-        self._mode = mode
-        self._state: dict[tuple[Hashable, Window], list[E]] = {}
-
-    def run(self, records: Iterable[Input[E]], *, late: int, out: int) -> Given[E]:
-        """Run one batch."""
-        given: Given[E] = Given()
-        touched: dict[tuple[Hashable, Window], None] = {}
-        for record in records:
-            for window in self._assigner.assign(record.timestamp):
-                if self._mode is not OutputMode.COMPLETE and is_late(window, late):
-                    given.dropped.append(Dropped(record.element, window))
-                    continue
-                self._state.setdefault((record.key, window), []).append(record.element)
-                touched[record.key, window] = None
-        closed = [] if self._mode is OutputMode.COMPLETE else [at for at in self._state if is_out(at[1], out)]
-        match self._mode:
-            case OutputMode.APPEND:
-                chosen = closed
-            case OutputMode.UPDATE:
-                chosen = list(touched)
-            case OutputMode.COMPLETE:
-                chosen = list(self._state)
-        given.rows += [Row(key, window, tuple(self._state[key, window])) for key, window in chosen]
-        for at in closed:
-            del self._state[at]
-        return given
-
-    def windows_of(self, record: Input[E]) -> Iterator[Window]:
-        """The windows that a record belongs to."""
-        return self._assigner.assign(record.timestamp)
-
-    def held(self) -> list[Row[E]]:
-        """The windows that wait in the state."""
-        return [Row(key, window, tuple(elements)) for (key, window), elements in self._state.items()]
