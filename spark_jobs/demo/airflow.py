@@ -25,8 +25,7 @@ import httpx
 from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
 from spark_jobs.demo.ports import free_port
-from spark_jobs.demo.supervised import Supervised
-from spark_jobs.demo.waiting import becomes_true
+from spark_jobs.demo.supervised import Supervised, becomes_true
 from spark_jobs.errors import EnvironmentSetupError, SourceError
 
 START_SECONDS = 180

@@ -24,7 +24,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.definition import load_pipeline
 from spark_jobs.demo.airflow import Airflow, DagRun, waits_for_approval
-from spark_jobs.demo.waiting import becomes_true
+from spark_jobs.demo.supervised import becomes_true
 from spark_jobs.runs.life.documents import Application, Approval, Gate, Outcome
 from spark_jobs.runs.life.status import Stage
 from spark_jobs.runs.life.store import PAGE, REPORT, RunStore

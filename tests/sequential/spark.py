@@ -12,9 +12,17 @@ from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
-from spark_jobs.eventtime.spark.aggregation import Dropped, Given, Input, OutputMode, Row, is_late, is_out
+from spark_jobs.eventtime.spark.aggregation import (
+    Dropped,
+    Given,
+    Input,
+    OutputMode,
+    Row,
+    SessionAggregation,
+    is_late,
+    is_out,
+)
 from spark_jobs.eventtime.spark.batches import Batch
-from spark_jobs.eventtime.spark.sessions import SessionAggregation
 from spark_jobs.eventtime.windows import Window, WindowAssigner
 from spark_jobs.replay.deduplication import DeduplicationKind
 
