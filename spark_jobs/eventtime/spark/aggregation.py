@@ -1,4 +1,4 @@
-"""The windowed aggregation of a query, batch by batch, on windows that lie on a grid (Spark rules 15 to 23) and on sessions.
+"""The windowed aggregation of a query, batch by batch, on windows of a grid (Spark rules 15 to 23) and on sessions.
 
 `late` and `out` are watermarks of a batch in the unit of the windows: late records are found by the first, windows come
 out by the second. A window's contents are the list of its elements, so that a caller can compute any aggregate.
