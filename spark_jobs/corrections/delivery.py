@@ -36,7 +36,6 @@ class Delivered:
     """
 
     destination: str
-    value: str
     rows: Mapping[str, int] = field(default_factory=dict)
     deliveries: tuple[str, ...] = ()
     resumed: tuple[str, ...] = ()
@@ -83,8 +82,8 @@ def pending_counts(spark: SparkSession, pipeline: Pipeline, published: DataFrame
     """What `deliver` would deliver; writes nothing. `published`: the windows that count as published."""
     scope = scope_of(spark, pipeline)
     found = due(scope, published)
-    rows = {} if found is None else _by_action(found.rows)
-    return Delivered(scope.destination, scope.corrections.value.value, rows)
+    rows = {} if found is None else _by_action(found)
+    return Delivered(scope.destination, rows)
 
 
 class _Deliverer:
@@ -99,14 +98,13 @@ class _Deliverer:
         scope = self.scope
         if not scope.values or not scope.spark.catalog.tableExists(scope.tables.windows):
             note = "nothing was compared and published yet"
-            return Delivered(scope.destination, scope.corrections.value.value, notes=(note,))
+            return Delivered(scope.destination, notes=(note,))
         make_ledger(scope)
         destination = open_destination(scope)
         resumed = self._resume(destination)
 
         def rows(head: int | None) -> DataFrame | None:
-            found = due(scope, head=head)
-            return None if found is None else found.rows
+            return due(scope, head=head)
 
         return self._deliver_all(destination, DeliveryKind.CORRECTION, rows, resumed)
 
@@ -154,15 +152,14 @@ class _Deliverer:
             done += one.deliveries
             counts += Counter(one.rows)
             if destination.most_rows is None or sum(one.rows.values()) < destination.most_rows:
-                value = self.scope.corrections.value.value
-                return Delivered(self.scope.destination, value, dict(counts), tuple(done), resumed, tuple(notes))
+                return Delivered(self.scope.destination, dict(counts), tuple(done), resumed, tuple(notes))
 
     def _deliver(
         self, destination: Destination, kind: DeliveryKind, rows: DataFrame | None, head: int | None
     ) -> Delivered:
         """One delivery, of as many of the rows as the destination takes at once, the first windows first."""
         scope = self.scope
-        nothing = Delivered(scope.destination, scope.corrections.value.value)
+        nothing = Delivered(scope.destination)
         if rows is None:
             return nothing
         with CachedFrames() as cached:

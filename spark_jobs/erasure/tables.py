@@ -56,7 +56,7 @@ def parts_of(spark: SparkSession, tables: Tables, person: Person, positions: Dat
 
 def _parts(spark: SparkSession, tables: Tables, person: Person, positions: DataFrame | None) -> Iterator[Part]:
     for table in (tables.windows, tables.late, tables.verdicts, tables.corrections):
-        where = _named(spark, table, person)
+        where = person.sql(spark.table(table).columns) if spark.catalog.tableExists(table) else None
         if where is not None:
             yield Part(table, where)
         if where is not None and table == tables.windows:
@@ -73,10 +73,6 @@ def _parts(spark: SparkSession, tables: Tables, person: Person, positions: DataF
 
 
 _POSITIONS = "rewindow_erased_positions"
-
-
-def _named(spark: SparkSession, table: str, person: Person) -> str | None:
-    return person.sql(spark.table(table).columns) if spark.catalog.tableExists(table) else None
 
 
 def _in_texts(person: Person, *names: str) -> str:

@@ -269,7 +269,7 @@ def due_rows(spark: SparkSession, pipeline: Pipeline, limit: int) -> Rows:
     names, found = _columns(scope), due(scope)
     if found is None:
         return Rows(tuple(names), (), False)
-    return _rows(found.rows.orderBy("window_start", *(f"`{k}`" for k in scope.keys)), names, limit)
+    return _rows(found.orderBy("window_start", *(f"`{k}`" for k in scope.keys)), names, limit)
 
 
 def _columns(scope: CorrectionScope) -> list[str]:

@@ -187,7 +187,7 @@ def check_jars(files: Iterable[Path], packages: Iterable[str], stamps: Path) -> 
 
 
 def _check(file: Path, *, all_pinned: bool) -> None:
-    expected = _expected(file.name)
+    expected = pinned().get(file.name) or pinned().get(_IN_IVYS_FOLDER.sub("", file.name))
     if expected is None and not all_pinned:
         return
     with file.open("rb") as content:
@@ -201,10 +201,6 @@ def _check(file: Path, *, all_pinned: bool) -> None:
         "Remove the file and try again: it is fetched anew. If it comes back the same, the repository (Maven Central, "
         "or the mirror that spark-defaults.conf names) has another file: do not use it.",
     )
-
-
-def _expected(name: str) -> str | None:
-    return pinned().get(name) or pinned().get(_IN_IVYS_FOLDER.sub("", name))
 
 
 def _stamp(file: Path) -> tuple[int, int]:
