@@ -218,20 +218,6 @@ class Airflow:
     def _hitl(run: DagRun, task: str) -> str:
         return f"/dags/{run.dag_id}/dagRuns/{quote(run.run_id)}/taskInstances/{task}/-1/hitlDetails"
 
-    def clear(self, run: DagRun, tasks: list[str | list[Any]], *, downstream: bool = False) -> None:
-        """Have tasks of a run done again; `[task, map index]` names one of a mapped task."""
-        self.post(
-            f"/dags/{run.dag_id}/clearTaskInstances",
-            {
-                "dry_run": False,
-                "dag_run_id": run.run_id,
-                "task_ids": tasks,
-                "only_failed": False,
-                "include_downstream": downstream,
-                "reset_dag_runs": True,
-            },
-        )
-
     def wait(
         self,
         run: DagRun,
