@@ -87,3 +87,12 @@ def test_what_is_not_replayed_is_refused_by_name(refusals, definition) -> None:
     days = ("size: 1 h", "size: 1 day\n  time_zone: Europe/Berlin")
     (message,) = refusals(definition(days, with_section("{time_zone: Europe/Berlin}")))
     assert "there is `window.time_zone` too" in message
+
+
+def test_window_table_functions_have_no_allowed_lateness(refusals, load, definition) -> None:
+    late = ("aggregates:", "allowed_lateness: 10 min\naggregates:")
+    for section in ("{}", "{aggregation: one_phase}"):
+        (message,) = refusals(definition(late, with_section(section)))
+        assert "allowed_lateness: does not go with window table functions" in message
+    assert load(definition(late, with_section("{windows: group_by}"))).allowed_lateness == 600_000
+    assert load(definition(late)).allowed_lateness == 600_000

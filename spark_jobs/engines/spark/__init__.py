@@ -6,6 +6,7 @@ A row of a window may be out that nobody knows of, where a query has planned a b
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from typing import ClassVar
 
 from pyspark.sql import DataFrame, SparkSession
@@ -16,7 +17,7 @@ from spark_jobs.definition.engines.spark import query_of
 from spark_jobs.engines.live_engine import LiveEngine, Recorded
 from spark_jobs.engines.spark.batches import live_batches
 from spark_jobs.engines.spark.gaps import records_between
-from spark_jobs.engines.spark.kept import keep_batches
+from spark_jobs.engines.spark.kept import OfTwo, keep_batches, of_two_queries
 from spark_jobs.eventtime.flink.strategy import WatermarkStrategy
 from spark_jobs.eventtime.spark.aggregation import OutputMode
 from spark_jobs.replay.assign import END, START
@@ -67,6 +68,16 @@ class StructuredStreaming(LiveEngine):
             "maxOffsetsPerTrigger it takes a part, and records of later parts can be late until it has caught up",
             "from then on the micro-batches of the new query decide what is late, as those of the old one did",
         ]
+
+    def of_old_job(self) -> AbstractContextManager[None]:
+        return of_two_queries(OfTwo.KEPT)
+
+    def of_new_job(self) -> AbstractContextManager[None]:
+        return of_two_queries(OfTwo.NOW)
+
+    def closed_below(self, spark: SparkSession, pipeline: Pipeline) -> int | None:
+        batches = live_batches(spark, pipeline)
+        return None if batches is None else batches.watermark
 
     def recorded(
         self,
