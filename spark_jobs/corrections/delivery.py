@@ -36,6 +36,7 @@ class Delivered:
     """
 
     destination: str
+    value: str
     rows: Mapping[str, int] = field(default_factory=dict)
     deliveries: tuple[str, ...] = ()
     resumed: tuple[str, ...] = ()
@@ -83,7 +84,7 @@ def pending_counts(spark: SparkSession, pipeline: Pipeline, published: DataFrame
     scope = scope_of(spark, pipeline)
     found = due(scope, published)
     rows = {} if found is None else _by_action(found)
-    return Delivered(scope.destination, rows)
+    return Delivered(scope.destination, scope.corrections.value.value, rows)
 
 
 class _Deliverer:
@@ -98,7 +99,7 @@ class _Deliverer:
         scope = self.scope
         if not scope.values or not scope.spark.catalog.tableExists(scope.tables.windows):
             note = "nothing was compared and published yet"
-            return Delivered(scope.destination, notes=(note,))
+            return Delivered(scope.destination, scope.corrections.value.value, notes=(note,))
         make_ledger(scope)
         destination = open_destination(scope)
         resumed = self._resume(destination)
@@ -152,14 +153,15 @@ class _Deliverer:
             done += one.deliveries
             counts += Counter(one.rows)
             if destination.most_rows is None or sum(one.rows.values()) < destination.most_rows:
-                return Delivered(self.scope.destination, dict(counts), tuple(done), resumed, tuple(notes))
+                value = self.scope.corrections.value.value
+                return Delivered(self.scope.destination, value, dict(counts), tuple(done), resumed, tuple(notes))
 
     def _deliver(
         self, destination: Destination, kind: DeliveryKind, rows: DataFrame | None, head: int | None
     ) -> Delivered:
         """One delivery, of as many of the rows as the destination takes at once, the first windows first."""
         scope = self.scope
-        nothing = Delivered(scope.destination)
+        nothing = Delivered(scope.destination, scope.corrections.value.value)
         if rows is None:
             return nothing
         with CachedFrames() as cached:
