@@ -57,7 +57,7 @@ def parts_of(spark: SparkSession, tables: Tables, person: Person, positions: Dat
 
 def _parts(spark: SparkSession, tables: Tables, person: Person, positions: DataFrame | None) -> Iterator[Part]:
     for table in (tables.windows, tables.late, tables.verdicts, tables.corrections):
-        where = _named(spark, table, person)
+        where = person.sql(spark.table(table).columns) if spark.catalog.tableExists(table) else None
         if where is not None:
             yield Part(table, where)
         if where is not None and table == tables.windows:
@@ -72,10 +72,6 @@ def _parts(spark: SparkSession, tables: Tables, person: Person, positions: DataF
     of_pipeline = f"pipeline = {literal(tables.windows.rsplit('.', 1)[1])} AND "
     yield Part(tables.timeline_state, of_pipeline + f"({person.text_sql('state')})")
     yield Part(tables.runs, f"output = {literal(tables.windows)} AND ({person.text_sql('reason')})", text="reason")
-
-
-def _named(spark: SparkSession, table: str, person: Person) -> str | None:
-    return person.sql(spark.table(table).columns) if spark.catalog.tableExists(table) else None
 
 
 def _in_texts(person: Person, *names: str) -> str:
