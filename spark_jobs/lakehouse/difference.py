@@ -215,6 +215,10 @@ class Comparison:
             of_open = F.when(_state("rw_new") == "open", Cause.OPEN.value).otherwise(Cause.CLOSED.value)
             by_itself = (F.col("rw_change") == WindowChange.WAS_OPEN.value) & (cause != Cause.LOGIC_CHANGE.value)
             cause = F.when(by_itself, of_open).otherwise(cause)
+        if counts := [name for name in (ON_TIME, LATE, DROPPED, NOT_COUNTED) if name in values]:
+            of_as_many = (F.col("rw_change") == WindowChange.UPDATED.value) & (cause == Cause.LATE_ARRIVALS.value)
+            of_as_many &= _sum("rw_new", counts) == _sum("rw_old", counts)
+            cause = F.when(of_as_many, Cause.SOURCE_REPAIR.value).otherwise(cause)
         revision = F.coalesce("old_revision", F.lit(0)) + 1
         return (
             joined.withColumn("rw_change", change)
@@ -316,6 +320,11 @@ def _packed(columns: Sequence[str], name: str) -> Column:
 
 def _state(struct: str) -> Column:
     return F.col(f"{struct}.{STATE}")
+
+
+def _sum(struct: str, fields: Sequence[str]) -> Column:
+    """The sum of some counts of a struct."""
+    return sum((F.coalesce(F.col(f"{struct}.`{c}`"), F.lit(0)) for c in fields), F.lit(0))
 
 
 def _part(struct: str, fields: Sequence[str]) -> Column:

@@ -10,12 +10,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import Any
 
+from spark_jobs.project.flink_decimals import Digits, digits_of_result, is_operator, must_be_alike, rounded
 from spark_jobs.project.flink_parser import NOTHING, FlinkParser, SqlNode, as_flink, column_of, in_place_of
 from spark_jobs.project.flink_script import NoCounterpartError, Remark, spark_type
 from spark_jobs.project.flink_types import LITERALS, UNKNOWN, FlinkType, Kind, common, flink_type, of_kind, whole
@@ -26,7 +27,8 @@ _STRUCTURE = ("AS", "FILTER", "DESC", "NULLS FIRST", "NULLS LAST", "DEFAULT", "O
 _OF_MANY = ("CONCAT", "CONCAT_WS", "COALESCE", "IN", "NOT IN", "GREATEST", "LEAST", "CASE", "ARRAY", "COUNT")
 """Functions of any number of operands: how many there are of a kind does not matter."""
 _SAFE_PATTERN = re.compile(r"(?:yyyy|MM|dd|HH|mm|ss|SSS|[^A-Za-z'\[\]{}#+])*")
-_ZONE = "ZONE"
+_ZONE, _SCALE = "ZONE", "SCALE"
+"""In a template: the session's time zone, and the scale of the first operand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +184,7 @@ class _Walk:
         if node.operator in _STRUCTURE:
             return copy, types[0] if types else UNKNOWN
         found = self._known(node, types)
-        instead = found.spark if found is not None else ""
+        instead = self._with_scale(node, found.spark if found is not None else "", types)
         if not instead and (target := _target(node)):
             instead = f"{node.operator}(x0 AS {target})"
         if not instead and node.operator in ("FLOOR", "CEIL") and node.operands[-1].type == "SqlIntervalQualifier":
@@ -195,7 +197,33 @@ class _Walk:
             aggregate, copy = copy, around.node.clone(around.node.getParserPosition())
             copy.setOperand(0, aggregate)
             copy.setOperand(1, condition)
+        elif (digits := _of_decimals(node.operator, types)) is not None:
+            types = [replace(kind, digits=one) for kind, one in zip(types, self._cast(node, copy, digits), strict=True)]
         return copy, _result(node, found, types)
+
+    def _with_scale(self, node: SqlNode, template: str, types: Sequence[FlinkType]) -> str:
+        """A template with the scale of the first operand; none, and a remark, where that is not known."""
+        if _SCALE not in template:
+            return template
+        if types[0].as_decimal is None:
+            self.remarks.append(Remark(node.line, node.text, _UNKNOWN_DIGITS))
+            return ""
+        return template.replace(_SCALE, str(types[0].as_decimal.scale))
+
+    def _cast(self, node: SqlNode, copy: Any, digits: Sequence[Digits | None]) -> list[Digits | None]:
+        """Cast an operator's operands to their digits in Flink where they matter; gives the digits then."""
+        known = [one for one in digits if one is not None]
+        if len(known) < len(digits):
+            if node.operator == "/":
+                self.remarks.append(Remark(node.line, node.text, _UNKNOWN_DIGITS))
+            return [*digits]
+        if all(one.is_alike for one in known) or not must_be_alike(node.operator, known):
+            return [*digits]
+        for place, one in enumerate(known):
+            if not one.is_alike:
+                as_flink_has_it = f"CAST(x0 AS DECIMAL({one.precision}, {one.scale}))"
+                copy.setOperand(place, self._filled(as_flink_has_it, [copy.operand(place)]))
+        return [replace(one, is_alike=True) for one in known]
 
     def _known(self, node: SqlNode, types: Sequence[FlinkType]) -> Known | None:
         """What is known of a call; adds the remark where that is not enough."""
@@ -305,14 +333,18 @@ def _candidates(node: SqlNode, types: Sequence[FlinkType]) -> Iterator[str]:
 def _literal_type(node: SqlNode) -> FlinkType:
     text = node.text
     if node.type == "SqlNumericLiteral":
-        kind = Kind.DOUBLE if "E" in text.upper() else Kind.DECIMAL if "." in text else Kind.WHOLE
-        if kind is not Kind.WHOLE:
-            return FlinkType(kind)
-        width = whole("INT" if abs(int(text)) < 1 << 31 else "BIGINT").narrower
-        return FlinkType(kind, narrower=(Kind.POSITIVE, *width) if int(text) > 0 else width)
+        if "E" in text.upper():
+            return FlinkType(Kind.DOUBLE)
+        if "." in text:
+            return FlinkType(Kind.DECIMAL, digits=Digits(node.node.getPrec(), node.node.getScale(), is_alike=False))
+        if abs(int(text)) >= 1 << 31:
+            return whole("BIGINT")
+        kinds = (Kind.POSITIVE, Kind.INT) if int(text) > 0 else (Kind.INT,)
+        return FlinkType(Kind.WHOLE, narrower=kinds, digits=Digits(10, 0, is_alike=False))
     if node.type == "SqlCharStringLiteral":
-        plain = (Kind.PLAIN,) if "\\" not in text else ()
-        return FlinkType(Kind.TEXT, narrower=((Kind.PATTERN,) if _SAFE_PATTERN.fullmatch(text[1:-1]) else ()) + plain)
+        is_plain, is_pattern = "\\" not in text, _SAFE_PATTERN.fullmatch(text[1:-1])
+        known = {Kind.PATTERN: is_pattern, Kind.FILLED: is_plain and text != "''", Kind.PLAIN: is_plain}
+        return FlinkType(Kind.TEXT, narrower=tuple(kind for kind, is_known in known.items() if is_known))
     if node.type == "SqlIntervalLiteral":
         return FlinkType(Kind.MONTHS if "MONTH" in text or "YEAR" in text else Kind.INTERVAL)
     if text in ("TRUE", "FALSE"):
@@ -326,8 +358,30 @@ def _result(node: SqlNode, known: Known | None, types: Sequence[FlinkType]) -> F
     if node.operator == "ITEM" and types:
         return types[0].part([""])
     if node.operator in ("MIN", "MAX", "COALESCE", "CASE", "IF", "NULLIF", "FIRST_VALUE", "LAST_VALUE") and types:
-        return common(types[1:] if node.operator == "IF" else types)
-    return of_kind(known.gives) if known is not None else UNKNOWN
+        return common(types[1:] if node.operator == "IF" else types[:1] if node.operator == "NULLIF" else types)
+    kind = of_kind(known.gives) if known is not None else UNKNOWN
+    if kind.kind is Kind.WHOLE and len(types) == 1 and node.operator in ("-", "+"):
+        return replace(kind, digits=types[0].digits)  # of a literal
+    return replace(kind, digits=_digits(node, types)) if kind.kind is Kind.DECIMAL else kind
+
+
+def _digits(node: SqlNode, types: Sequence[FlinkType]) -> Digits | None:
+    """The digits of what a call gives."""
+    digits = [kind.as_decimal for kind in types]
+    if node.operator != "ROUND" or not digits or digits[0] is None:
+        return digits_of_result(node.operator, digits)
+    places = node.operands[1].literal if len(node.operands) > 1 else "0"
+    return rounded(digits[0], int(places)) if places.lstrip("-").isdigit() else None
+
+
+def _of_decimals(name: str, types: Sequence[FlinkType]) -> list[Digits | None] | None:
+    """The digits of the operands of an operator over decimals; None for another call."""
+    kinds = {kind.kind for kind in types}
+    digits = [kind.as_decimal for kind in types]
+    return digits if is_operator(name, digits) and Kind.DECIMAL in kinds <= {Kind.DECIMAL, Kind.WHOLE} else None
+
+
+_UNKNOWN_DIGITS = "CHECK: the digits of a decimal are not known here: Flink may round to other places than Spark"
 
 
 def _unknown(node: SqlNode, types: Sequence[FlinkType]) -> str:

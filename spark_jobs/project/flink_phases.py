@@ -30,7 +30,7 @@ def add_flink_sql(
         lines.remark(phases.line if phases else 1, f"SET '{PHASES}'", why)
         strategy = "one_phase"
     lines.add(f"  aggregation: {strategy}", phases, "" if phases else "Flink's default")
-    if checkpoints is not None and in_two_phases:
+    if checkpoints is not None and windows == "table_function" and function != "SESSION":
         if _is_duration(checkpoints.text):
             lines.add(f"  checkpoint_interval: {checkpoints.text}", checkpoints)
         else:

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from spark_jobs.project.flink_decimals import Digits, common_digits
+
 
 class Kind(StrEnum):
     """What a type is. Those from `TINYINT` on say more of the value than its kind does."""
@@ -36,10 +38,11 @@ class Kind(StrEnum):
     BIGINT = "BIGINT"
     POSITIVE = ">0"
     PLAIN = "'text'"
+    FILLED = "'text+'"
     PATTERN = "'pattern'"
 
 
-LITERALS = frozenset([Kind.POSITIVE, Kind.PLAIN, Kind.PATTERN])
+LITERALS = frozenset([Kind.POSITIVE, Kind.PLAIN, Kind.FILLED, Kind.PATTERN])
 """What only a literal is known to be."""
 
 
@@ -47,12 +50,20 @@ LITERALS = frozenset([Kind.POSITIVE, Kind.PLAIN, Kind.PATTERN])
 class FlinkType:
     """A type: its kind; of a row the types of its fields, of an array or a map that of its values, under ``.
 
-    `narrower`: what else is known of the value, the narrowest first.
+    `narrower`: what else is known of the value, the narrowest first. `digits`: those of a decimal, or of a literal.
     """
 
     kind: Kind
     parts: Mapping[str, FlinkType] = field(default_factory=dict)
     narrower: tuple[Kind, ...] = ()
+    digits: Digits | None = None
+
+    @property
+    def as_decimal(self) -> Digits | None:
+        """The digits of a decimal, or of a whole number beside decimals; None where they are not known."""
+        if self.digits is not None or self.kind is not Kind.WHOLE:
+            return self.digits
+        return next((digits for width, digits in _AS_DECIMAL.items() if width in self.narrower), None)
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
@@ -101,6 +112,10 @@ def flink_type(text: str) -> FlinkType:
     if kind is Kind.ROW:
         fields = (re.match(r"\s*(?:`([^`]+)`|(\w+))\s+(.*)", part, re.DOTALL) for part in _split(inner))
         return FlinkType(kind, {found[1] or found[2]: flink_type(found[3]) for found in fields if found})
+    if kind is Kind.DECIMAL:
+        found = re.match(r"\w+\s*(?:\(\s*(\d+)\s*(?:,\s*(\d+))?)?", text)
+        assert found is not None
+        return FlinkType(kind, digits=Digits(int(found[1] or 10), int(found[2] or 0)))
     return whole(text) if kind is Kind.WHOLE else FlinkType(kind)
 
 
@@ -122,7 +137,13 @@ def _split(text: str) -> list[str]:
     return parts
 
 
-_WIDTHS = (Kind.TINYINT, Kind.SMALLINT, Kind.INT, Kind.BIGINT)
+_AS_DECIMAL = {
+    Kind.TINYINT: Digits(3, 0),
+    Kind.SMALLINT: Digits(5, 0),
+    Kind.INT: Digits(10, 0),
+    Kind.BIGINT: Digits(19, 0, is_alike=False),
+}
+_WIDTHS = (*_AS_DECIMAL,)
 _NUMBERS = (Kind.WHOLE, Kind.DECIMAL, Kind.FLOAT, Kind.DOUBLE)
 
 
@@ -135,7 +156,8 @@ def common(types: Iterable[FlinkType]) -> FlinkType:
         is_known = len(widths) == len(found)
         return FlinkType(Kind.WHOLE, narrower=(max(widths, key=_WIDTHS.index),) if is_known else ())
     if kinds and kinds <= {*_NUMBERS}:
-        return FlinkType(max(kinds, key=_NUMBERS.index))
+        kind = max(kinds, key=_NUMBERS.index)
+        return FlinkType(kind, digits=common_digits([one.as_decimal for one in found]))
     return FlinkType(found[0].kind, found[0].parts) if len(kinds) == 1 else UNKNOWN
 
 

@@ -34,32 +34,40 @@ def windows_of(pipeline: Pipeline) -> AnyWindows:
 
 def slices_of(pipeline: Pipeline) -> Slices | None:
     """The slices in which subtasks of a Flink SQL job hold records back; None: they hold none."""
+    section = pipeline.flink_sql
+    return None if section is None or not section.is_in_two_phases(pipeline.window) else _sliced(pipeline)
+
+
+def losing_slices_of(pipeline: Pipeline) -> Slices | None:
+    """The slices in which Flink's window operator gathers records where it loses some; None: it loses none."""
+    slices = _sliced(pipeline)
+    return slices if slices is not None and slices.why_lost else None
+
+
+def holds_back(pipeline: Pipeline) -> bool:
+    """Whether records of a Flink SQL job wait in a buffer that decides whether they are counted."""
+    is_split = slices_of(pipeline) is not None and len(pipeline.watermark.subtasks or ()) > 1
+    return is_split or losing_slices_of(pipeline) is not None
+
+
+def lost_by_flink(pipeline: Pipeline) -> str:
+    """Why the live job itself loses records, as a sentence; empty: it loses none."""
+    slices = losing_slices_of(pipeline)
+    if slices is None:
+        return ""
+    return f"{slices.why_lost}: it loses records that came after its last checkpoint before a close"
+
+
+def _sliced(pipeline: Pipeline) -> Slices | None:
+    """The slices of a table function's windows; None: the job has none."""
     section, watermark, windows = pipeline.flink_sql, pipeline.watermark, windows_of(pipeline)
-    if section is None or not isinstance(watermark, Watermark) or not section.is_in_two_phases(pipeline.window):
+    if section is None or section.windows == "group_by" or not isinstance(watermark, Watermark):
         return None
     if isinstance(windows, CalendarDayWindows):
         windows = WallClockWindows(TumblingWindows(windows.days * DAY, windows.offset), windows.time_zone)
     if not isinstance(windows, RegularWindows | WallClockWindows):
         return None
     return Slices.of(windows, flushes_by_offset=watermark.is_since_2)
-
-
-def holds_back(pipeline: Pipeline) -> bool:
-    """Whether several source subtasks of a Flink SQL job hold records back."""
-    return slices_of(pipeline) is not None and len(pipeline.watermark.subtasks or ()) > 1
-
-
-def lost_by_flink(pipeline: Pipeline) -> str:
-    """Why the live job itself loses records, as a sentence; empty: it loses none."""
-    section, windows = pipeline.flink_sql, windows_of(pipeline)
-    if section is None or section.windows == "group_by" or not isinstance(pipeline.watermark, Watermark):
-        return ""
-    if isinstance(windows, CalendarDayWindows):
-        windows = WallClockWindows(TumblingWindows(windows.days * DAY, windows.offset), windows.time_zone)
-    if not isinstance(windows, RegularWindows | WallClockWindows):
-        return ""
-    why = Slices.of(windows, flushes_by_offset=pipeline.watermark.is_since_2).why_lost
-    return f"{why}: it loses records that came after its last checkpoint before a close" if why else ""
 
 
 def _as_instants(pipeline: Pipeline) -> AnyWindows:

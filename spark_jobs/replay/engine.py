@@ -203,6 +203,7 @@ class Replay:
                 return kept_thresholds(times, kept.document.get("step"))
             return coarse_thresholds(times, len(self.spec.strategy.partitions))
         regular = grid_thresholds(end_grid(self.spec.aligned_windows), self.spec.allowed_lateness)
+        regular = self.spec.rules.finer(regular, self.spec)
         return _and_gaps(regular, self.spec) if _has_gaps(self.spec) else regular
 
     def _make(self, thresholds: Thresholds) -> Timeline:

@@ -149,6 +149,10 @@ class RuleBook(ABC):
         """The canonical records with their arrival as the live job's rules have it."""
         return records
 
+    def finer(self, thresholds: Thresholds, spec: ReplaySpec) -> Thresholds:
+        """The thresholds of aligned windows, with more where something else is decided at other times."""
+        return thresholds
+
     def holds_back(self, spec: ReplaySpec) -> bool:
         """Whether records come to the windows behind their own positions."""
         return False

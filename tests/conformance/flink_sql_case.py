@@ -8,12 +8,12 @@ from functools import cached_property
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from spark_jobs.eventtime.durations import parse_duration
+from spark_jobs.eventtime.durations import HOUR, parse_duration
 from spark_jobs.eventtime.flink.strategy import WatermarkScope, WatermarkStrategy
 from spark_jobs.eventtime.flink.suppliers import AverageOfLast, Lag
 from spark_jobs.eventtime.flink.two_phases import Slices
-from spark_jobs.eventtime.flink.wall_clock import WallClockWindows
-from spark_jobs.eventtime.windows import RegularWindows, SessionWindows
+from spark_jobs.eventtime.flink.wall_clock import WallClockWindows, changes_of
+from spark_jobs.eventtime.windows import RegularWindows, SessionWindows, SlidingWindows
 from tests.conformance.case import Case
 from tests.sequential.flink import WallClockSessions
 
@@ -79,10 +79,19 @@ class SqlCase(Case):
 
     def slices(self, version: Version) -> Slices | None:
         """The slices of the first phase; None: there is one phase."""
+        return self.gathered(version) if self.is_in_two_phases else None
+
+    def gathered(self, version: Version) -> Slices | None:
+        """The slices in which the window operator gathers records; None: the windows are no table function's."""
         windows = self.windows
-        if not isinstance(windows, RegularWindows | WallClockWindows) or not self.is_in_two_phases:
+        if self.config["form"] == "group_by" or not isinstance(windows, RegularWindows | WallClockWindows):
             return None
         return Slices.of(windows, flushes_by_offset=version.is_new)
+
+    def losing(self, version: Version) -> Slices | None:
+        """The same where Flink itself loses records; None: it loses none."""
+        slices = self.gathered(version)
+        return slices if slices is not None and slices.why_lost else None
 
     @property
     def allowed_lateness(self) -> int:
@@ -112,14 +121,19 @@ class SqlCase(Case):
             return "early firings come by the job's clock"
         if not config["watermark_push_down"] and "assigner_interval_ms" in config:
             return "behind the source the watermark is emitted by its own size"
+        if isinstance(self.assigner, SlidingWindows) and not self._closes_in_order:
+            return "Flink fires a window of HOP twice where a later one closes first"
         return ""
 
-    def why_lost(self, version: Version) -> str:
-        """Why Flink itself loses records of this job; empty: it does not."""
+    @property
+    def _closes_in_order(self) -> bool:
+        """Whether windows of a wall clock's time close in the order of their ends, as far as Flink can tell."""
         windows = self.windows
-        if self.config["form"] == "group_by" or not isinstance(windows, RegularWindows | WallClockWindows):
-            return ""
-        return Slices.of(windows, flushes_by_offset=version.is_new).why_lost
+        if not isinstance(windows, WallClockWindows):
+            return True
+        found = {window for record in self.records for window in windows.assign(record.timestamp)}
+        closes = [window.max_timestamp for window in sorted(found)]
+        return closes == sorted(closes) and all(change % HOUR == 0 for change in changes_of(windows.zone))
 
     @property
     def is_decided_by_the_log(self) -> bool:

@@ -8,14 +8,15 @@ from tests.conformance.flink_sql_case import SqlCase, Version
 from tests.sequential.flink import LiveJob
 
 
-def run_sequential(case: SqlCase, version: Version) -> list[list[Any]]:
-    """The rows that the live job gives, in the columns of the format."""
+def run_sequential(case: SqlCase, version: Version, *, loses: bool = True) -> list[list[Any]]:
+    """The rows that the live job gives, in the columns of the format; `loses`: also what Flink itself loses."""
     job = LiveJob(
         case.sql_strategy(version),
         case.windows,
         case.allowed_lateness,
         slices=case.slices(version),
         checkpoints=case.config.get("checkpoints_before", ()),
+        gathered=case.gathered(version) if loses else None,
     )
     result = job.run(case.records, until=case.clock_end, flush=case.flush)
     return case.changelog(

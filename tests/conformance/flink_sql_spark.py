@@ -31,7 +31,7 @@ def replay_of(spark: SparkSession, case: SqlCase, version: Version, interval: in
         raise TypeError("sessions in a wall clock's time have no engine on Spark")
     history = case_history(case, case_records(spark, case))
     spec = ReplaySpec(
-        rules=FlinkRules(case.slices(version), interval),
+        rules=FlinkRules(case.slices(version), interval, case.losing(version)),
         strategy=case.sql_strategy(version),
         windows=windows,
         allowed_lateness=case.allowed_lateness,

@@ -96,3 +96,12 @@ def test_window_table_functions_have_no_allowed_lateness(refusals, load, definit
         assert "allowed_lateness: does not go with window table functions" in message
     assert load(definition(late, with_section("{windows: group_by}"))).allowed_lateness == 600_000
     assert load(definition(late)).allowed_lateness == 600_000
+
+
+def test_restarts_are_refused_where_several_subtasks_hold_records_back(load, refusals, definition) -> None:
+    live = (
+        "live: {source: {kind: table, table: live.windows}, window: {start: s}, restarts: ['2013-02-01T10:00:00Z']}\n"
+    )
+    (message,) = refusals(definition(SUBTASKS, ("aggregates:", f"flink_sql: {{}}\n{live}aggregates:")))
+    assert "flink_sql.aggregation: two phases are not replayed over `live.restarts`" in message
+    assert load(definition(SUBTASKS, ("aggregates:", f"flink_sql: {{windows: group_by}}\n{live}aggregates:")))

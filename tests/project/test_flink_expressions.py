@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import pytest
 
+from spark_jobs.project.flink_decimals import Digits
 from spark_jobs.project.flink_expressions import Scope, known_functions, translated
 from spark_jobs.project.flink_parser import FlinkParser
 from spark_jobs.project.flink_script import NoCounterpartError
@@ -88,12 +89,13 @@ def test_the_record_is_of_all_that_is_given() -> None:
 
 
 SCOPE = Scope(
-    {"ts": "`ts`", "item": "`item`", "name": "`name`", "odd": "`odd`", "at": "`at`"},
+    {"ts": "`ts`", "item": "`item`", "name": "`name`", "odd": "`odd`", "at": "`at`", "price": "`price`"},
     {
         "ts": flink_type("BIGINT"),
         "item": flink_type("ROW<`n` INT, `inner` ROW<`name` STRING>>"),
         "name": flink_type("STRING"),
         "at": flink_type("TIMESTAMP_LTZ(3)"),
+        "price": flink_type("DECIMAL(8, 2)"),
     },
     "t",
     "Asia/Shanghai",
@@ -106,6 +108,16 @@ SCOPE = Scope(
         ("ts / 1000", "DIV(ts, 1000)"),
         ("t.item.n / 2", "CAST(DIV(`item`.n, 2) AS INTEGER)"),
         ("SUM(item.n) FILTER (WHERE ts / 2 > 1)", "CAST(SUM(`item`.n) FILTER (WHERE DIV(ts, 2) > 1) AS INTEGER)"),
+        ("price / 3", "price / CAST(3 AS DECIMAL(10, 0))"),
+        ("price * ts / 7", "CAST(price * ts AS DECIMAL(28, 2)) / CAST(7 AS DECIMAL(10, 0))"),
+        ("price * 2 + 1", "price * 2 + 1"),
+        ("price / item.n", "price / `item`.n"),
+        ("SUM(price) / COUNT(*)", "CAST(SUM(price) AS DECIMAL(38, 2)) / CAST(COUNT(*) AS DECIMAL(19, 0))"),
+        (
+            "AVG(DISTINCT price) FILTER (WHERE ts > 1)",
+            "CAST(SUM(DISTINCT price) FILTER (WHERE ts > 1) AS DECIMAL(38, 2)) / "
+            "CAST(COUNT(DISTINCT price) FILTER (WHERE ts > 1) AS DECIMAL(19, 0))",
+        ),
         ("item.`inner`.name = 'Köln ☃ 😀 \\d'", "`item`.inner.name = 'Köln ☃ 😀 \\\\d'"),
         ("CAST(`at` AS DATE)", "CAST(FROM_UTC_TIMESTAMP(at, 'Asia/Shanghai') AS DATE)"),
     ],
@@ -145,7 +157,7 @@ def test_without_a_zone_in_the_script_what_depends_on_it_gets_a_check(parser: Fl
     [
         ("TIMESTAMP(3) WITH LOCAL TIME ZONE", FlinkType(Kind.INSTANT)),
         ("INTEGER NOT NULL", FlinkType(Kind.WHOLE, narrower=(Kind.INT,))),
-        ("ARRAY<DECIMAL(10, 2)>", FlinkType(Kind.ARRAY, {"": FlinkType(Kind.DECIMAL)})),
+        ("ARRAY<DECIMAL(10, 2)>", FlinkType(Kind.ARRAY, {"": FlinkType(Kind.DECIMAL, digits=Digits(10, 2))})),
         ("MAP<STRING, ROW<a DATE>>", FlinkType(Kind.MAP, {"": FlinkType(Kind.ROW, {"a": FlinkType(Kind.DATE)})})),
     ],
 )

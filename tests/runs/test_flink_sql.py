@@ -11,7 +11,7 @@ import pytest
 from spark_jobs.definition import Pipeline
 from spark_jobs.eventtime.durations import HOUR
 from spark_jobs.lakehouse.tables import Tables
-from spark_jobs.replay.defined_windows import slices_of, windows_of
+from spark_jobs.replay.defined_windows import losing_slices_of, slices_of, windows_of
 from spark_jobs.replay.from_pipeline import strategy_of
 from spark_jobs.runs.night.nightly import reconcile
 from spark_jobs.runs.planning.plan import make_plan
@@ -30,10 +30,11 @@ def job(tmp_path: Path, name: str, window: str = MINUTES, section: str = "{}") -
     return pipeline(tmp_path, name, watermark=SUBTASKS, window=f"{window}\nflink_sql: {section}")
 
 
-def in_time(defined: Pipeline, records: list[dict]) -> Counter[tuple[int, int]]:
+def in_time(defined: Pipeline, records: list[dict], *, loses: bool = True) -> Counter[tuple[int, int]]:
     """How many records the live job counts in each window, by the engine that takes one record at a time."""
     ordered = sorted(records, key=lambda r: (r["a"], r["p"], r["o"]))
-    live = LiveJob(strategy_of(defined, [0, 1]), windows_of(defined), 0, slices=slices_of(defined))
+    gathered = losing_slices_of(defined) if loses else None
+    live = LiveJob(strategy_of(defined, [0, 1]), windows_of(defined), 0, slices=slices_of(defined), gathered=gathered)
     given = [Record(r["p"], r["o"], r["a"], r["k"], r["t"]) for r in ordered]
     result = live.run(given, flush=True)
     found: Counter[tuple[int, int]] = Counter()
@@ -79,10 +80,7 @@ def test_a_night_in_two_phases_gives_what_a_run_gives(spark, tmp_path: Path) -> 
 
 
 def test_a_range_in_a_wall_clocks_time_gives_what_the_live_job_gave(spark, tmp_path: Path) -> None:
-    change = 1_729_990_800_000 - 4 * HOUR  # four hours before clocks in Berlin are put back
-    drawn = log_of(9)
-    began = drawn[0]["a"]
-    records = [r | {name: change + (r[name] - began) * 60 for name in ("t", "a")} for r in drawn]
+    records = slowly(log_of(9), 1_729_990_800_000 - 4 * HOUR)  # four hours before clocks in Berlin are put back
     write(tmp_path / "data", records)
     window = "window: {type: tumbling, size: 30 min}"
     defined = job(tmp_path, "sql_zone", window, "{time_zone: Europe/Berlin}")
@@ -96,5 +94,62 @@ def test_a_range_in_a_wall_clocks_time_gives_what_the_live_job_gave(spark, tmp_p
     assert counted(spark, part) == Counter({w: n for w, n in wanted.items() if low <= w[0] < high})
 
 
-def records_start() -> int:
-    return log_of(9)[0]["a"]
+def test_buffers_in_a_wall_clocks_time_are_looked_at_when_a_slice_ends_alone(spark, tmp_path: Path) -> None:
+    records = slowly(log_of(9), 1_729_990_800_000 - 4 * HOUR)
+    write(tmp_path / "data", records)
+    window = "window: {type: tumbling, size: 1 h}"
+    section = "flink_sql: {time_zone: Europe/Berlin}"
+    defined = pipeline(tmp_path, "sql_looked_at", watermark=SUBTASKS, window=f"{window}\n{section}")
+    run(spark, defined)
+    assert counted(spark, defined) == in_time(defined, records)
+
+
+def slowly(records: list[dict], began: int, factor: int = 60) -> list[dict]:
+    """The records with so many times the time between them, from `began` on (epoch ms)."""
+    first = records[0]["a"]
+    return [r | {name: began + (r[name] - first) * factor for name in ("t", "a")} for r in records]
+
+
+KOLKATA = "time_zone: Asia/Kolkata"
+LOSING = [
+    pytest.param("size: 1 h", f"{KOLKATA}, aggregation: one_phase", "", id="one_phase"),
+    pytest.param("size: 1 h", KOLKATA, "", id="two_phases"),
+    pytest.param("size: 90 min", KOLKATA, "", id="ninety", marks=pytest.mark.long),
+    pytest.param("size: 1 h, offset: 20 min", "windows: table_function", ', flink: "1.20.3"', id="offset"),
+    pytest.param(
+        "size: 1 d, time_zone: Asia/Shanghai", "windows: table_function", "", id="days", marks=pytest.mark.long
+    ),
+]
+
+
+@pytest.mark.parametrize(("size", "section", "version"), LOSING)
+def test_records_that_flink_itself_loses_are_lost_in_chunks_and_nights(
+    spark, tmp_path: Path, size: str, section: str, version: str
+) -> None:
+    records = slowly(log_of(11), 1_709_290_800_000, 1000 if "1 d" in size else 60)
+    name = f"sql_loses_{abs(hash((size, section)))}"
+    options = {
+        "watermark": SUBTASKS + version,
+        "window": f"window: {{type: tumbling, {size}}}\nflink_sql: {{{section}}}",
+    }
+    whole, nightly = pipeline(tmp_path, name, **options), pipeline(tmp_path, f"{name}_nightly", **options)
+    for night, part in enumerate((records[:300], records[300:])):
+        write(tmp_path / "data", part, f"part-{night}.json")
+        reconcile(spark, nightly, LogProgress())
+    run(spark, whole, chunks=3)
+    assert tables_of(spark, nightly) == tables_of(spark, whole)
+    wanted = in_time(whole, records)
+    assert counted(spark, whole) == wanted
+    assert wanted != in_time(whole, records, loses=False), "the records show nothing: Flink loses none of them"
+
+
+def test_nights_of_subtasks_in_a_wall_clocks_time_give_what_one_run_gives(spark, tmp_path: Path) -> None:
+    records = slowly(log_of(12), 1_729_990_800_000 - 4 * HOUR)
+    window, section = "window: {type: sliding, size: 2 h, slide: 30 min}", "{time_zone: Europe/Berlin}"
+    nightly, full = (job(tmp_path, f"sql_clock_{name}", window, section) for name in ("nights", "full"))
+    for night, part in enumerate((records[:200], records[200:300], records[300:])):
+        write(tmp_path / "data", part, f"part-{night}.json")
+        reconcile(spark, nightly, LogProgress())
+    run(spark, full)
+    assert tables_of(spark, nightly) == tables_of(spark, full)
+    assert counted(spark, full) == in_time(full, records)

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.errors import DefinitionError, HistoryError, SourceError
+from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.replay.columns import HISTORY_GONE
 from spark_jobs.runs.night.nightly import reconcile
 from spark_jobs.runs.planning.plan import make_plan, open_planned, plan_from_json
@@ -19,7 +20,7 @@ from spark_jobs.runs.work.job import RunResult
 from spark_jobs.runs.work.progress import LogProgress
 from spark_jobs.sources import open_history, source_of
 from tests.runs.small_nights import tables_of
-from tests.runs.small_runs import contents, definition_text, record, run, write
+from tests.runs.small_runs import T0, contents, definition_text, record, run, write
 
 SCHEMA = "p INT, o BIGINT, a BIGINT, k STRING, t BIGINT, v BIGINT"
 _numbers = itertools.count()
@@ -141,6 +142,21 @@ def test_rows_that_somebody_removed_or_changed_are_noticed(spark, lake: Lake) ->
 
 
 @pytest.mark.long
+def test_a_column_that_was_dropped_and_added_again_is_a_repair_where_no_record_came(spark, lake: Lake) -> None:
+    lake.append(range(60))
+    defined = lake.pipeline("column")
+    run(spark, defined)
+    for change in ("DROP COLUMN v", "ADD COLUMN v BIGINT"):
+        spark.sql(f"ALTER TABLE {lake.table} {change}")
+    lake.append(range(600, 660))
+    lake.append([700])
+    assert lake.night(defined).changes["updated"] > 0
+    assert lake.is_as_one_full_run(defined)
+    windows = spark.table(f"{Tables.of(defined).windows}.branch_revisions").where("valid_to IS NULL")
+    early = windows.where(f"window_start < timestamp_millis({T0 + 60_000}) AND revision > 1")
+    assert {row["cause"] for row in early.where("total IS NULL").collect()} == {"source_repair"}
+
+
 def test_a_partition_that_was_written_over_where_nothing_was_is_read_as_new_rows(spark, tmp_path: Path) -> None:
     table = f"rewindow.lake.log_{next(_numbers)}"
     spark.sql("CREATE NAMESPACE IF NOT EXISTS rewindow.lake")

@@ -174,7 +174,9 @@ class LiveJob:
     partition becomes idle as if it had not come.
 
     With `slices` the windows are computed in two phases: each subtask holds its records back in slices, and late is
-    what comes out of it too late. `checkpoints`: the number of records after which one is taken, for each.
+    what comes out of it too late. With `gathered` the window operator gathers records in such slices, too, and does not
+    count what it takes out of them only after a close. `checkpoints`: the number of records after which one is taken,
+    for each.
     """
 
     def __init__(
@@ -185,12 +187,14 @@ class LiveJob:
         before_watermark: Callable[[Record], bool] = lambda record: True,
         slices: Slices | None = None,
         checkpoints: Sequence[int] = (),
+        gathered: Slices | None = None,
     ) -> None:
         self._before_watermark = before_watermark
         self._source = Source(strategy, tells_subtasks=slices is not None)
         self._buffers: list[LocalBuffer[tuple[int, Record]]] | None = None
         if slices is not None:
             self._buffers = [LocalBuffer(slices) for _ in strategy.subtasks]
+        self._gathered: LocalBuffer[tuple[int, Record]] | None = None if gathered is None else LocalBuffer(gathered)
         self._checkpoints = checkpoints
         self._operator: WindowOperator[int] = WindowOperator(assigner, allowed_lateness)
         self.result = JobResult()
@@ -240,7 +244,13 @@ class LiveJob:
         return True
 
     def _enter(self, index: int, record: Record) -> bool:
-        """Hand a record to the windows; False: the job fails."""
+        """Hand a record to the window operator; False: the job fails."""
+        if self._gathered is None or self._operator.is_late(record.timestamp):
+            return self._count(index, record)
+        self._gathered.add(record.timestamp, (index, record))
+        return True
+
+    def _count(self, index: int, record: Record) -> bool:
         result, before = self.result, self._operator.watermark
         try:
             firings, late = self._operator.process(record.key, record.timestamp, index)
@@ -257,9 +267,12 @@ class LiveJob:
             self._enter(index, record)
 
     def _take_checkpoint(self) -> None:
-        if self._buffers is not None and self._consumed in self._checkpoints:
-            for buffer in self._buffers:
-                self._enter_all(buffer.flush())
+        if self._consumed not in self._checkpoints:
+            return
+        for buffer in self._buffers or ():
+            self._enter_all(buffer.flush())
+        for held in self._gathered.flush() if self._gathered is not None else ():
+            self._count(*held)
 
     def _run_timer(self, until: int) -> None:
         for tick in self._source.ticks(until):
@@ -277,6 +290,8 @@ class LiveJob:
                 case WatermarkEmitted():
                     if not final:
                         result.emissions.append((at, signal))
+                    for held in self._gathered.advance(signal.watermark) if self._gathered is not None else ():
+                        self._count(*held)
                     result.firings += [(at, firing) for firing in self._operator.advance_watermark(signal.watermark)]
                 case StreamStatusChanged():
                     result.status_changes.append((at, signal))

@@ -82,11 +82,29 @@ def _over_orc(path: Path, time: str) -> Pipeline:
     )
 
 
-def test_a_type_of_orc_that_spark_does_not_read_is_named(spark, tmp_path: Path) -> None:
-    times = pa.array([datetime(2024, 3, 1, tzinfo=UTC)])
-    orc.write_table(pa.table({"v": [1], "t": times}), str(tmp_path / "a.orc"))
+def test_timestamps_of_a_local_time_zone_in_orc_files_are_their_instants(spark, tmp_path: Path) -> None:
+    """Spark opens no such file, not for another column either."""
+    moments = [datetime(2024, 3, 1, 10, 20, 30, 123456, tzinfo=UTC), None, datetime(1969, 12, 31, 23, tzinfo=UTC)]
+    inner = pa.StructArray.from_arrays([pa.array(moments, pa.timestamp("ns", "UTC"))], ["at"])
+    rows = {"v": [1, 2, 3], "t": moments, "r": inner, "k": ["a", None, "ä"], "d": pa.array(["1.50", None, "2.25"])}
+    rows["d"] = rows["d"].cast(pa.decimal128(10, 2))
+    for day in ("2024-03-01", "2024-03-02"):
+        (tmp_path / f"day={day}").mkdir()
+        orc.write_table(pa.table(rows), str(tmp_path / f"day={day}" / "a.orc"))
+    frame = open_history(spark, _over_orc(tmp_path, "t")).frame
+    shown = frame.selectExpr("v", "unix_micros(t)", "unix_micros(r.at)", "k", "string(d)", "string(day)")
+    micros = [1_709_288_430_123_456, None, -3_600_000_000]
+    wanted = zip([1, 2, 3], micros, micros, ["a", None, "ä"], ["1.50", None, "2.25"], strict=True)
+    assert sorted(map(tuple, shown.where("day = '2024-03-02'").collect())) == [(*one, "2024-03-02") for one in wanted]
+    assert frame.count() == 6
+
+
+def test_orc_files_whose_times_are_of_two_kinds_are_refused(spark, tmp_path: Path) -> None:
+    moment = datetime(2024, 3, 1)
+    for name, kind in (("a", pa.timestamp("ns")), ("b", pa.timestamp("ns", "UTC"))):
+        orc.write_table(pa.table({"v": [1], "t": pa.array([moment], kind)}), str(tmp_path / f"{name}.orc"))
     told = refusal(spark, tmp_path, format="orc")
-    assert "column `t` is a timestamp with local time zone, which Spark does not read" in told and "a.orc" in told
+    assert "column `t` is TIMESTAMP in one and TIMESTAMP WITH LOCAL TIME ZONE in the other" in told
 
 
 def test_times_of_an_orc_file_from_another_zone_are_not_taken_for_instants(spark, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -127,7 +127,7 @@ def difference(flink: Recorded, spark: InSpark) -> str:
         return f"{flink.sql}: a value ends Spark's process, for want of memory"
     if flink_type(flink.type).kind is not _spark_kind(spark.type) and not _both_times(flink.type, spark.type):
         return f"Flink gives {flink.type}, Spark {spark.type.upper()}"
-    if _scale(flink.type) != _scale(spark.type):
+    if _digits(flink)[0 if flink.is_aggregate else 1 :] != _digits(spark)[0 if flink.is_aggregate else 1 :]:
         return f"Flink gives {flink.type}, Spark {spark.type.upper()}"
     stops, early = False, ""
     for name, theirs in flink.values.items():
@@ -178,9 +178,10 @@ def _both_times(flink: str, spark: str) -> bool:
     return flink_type(flink).kind in (Kind.TIMESTAMP, Kind.INSTANT) and spark == "timestamp"
 
 
-def _scale(text: str) -> int | None:
-    found = re.fullmatch(r"decimal\(\d+,\s*(\d+)\).*", text.lower())
-    return int(found[1]) if found else None
+def _digits(one: Recorded | InSpark) -> Sequence[str]:
+    """A decimal's precision and scale; nothing for other types."""
+    found = re.fullmatch(r"decimal\((\d+),\s*(\d+)\).*", one.type.lower())
+    return found.groups() if found else ()
 
 
 def _equal(flink: Any, spark: Any, kind: str) -> bool:
@@ -228,30 +229,32 @@ def functions(spark: SparkRecord, parser: FlinkParser) -> dict[str, dict[str, An
     """The list: by signature what Flink gives, and how Spark gives it, or differs.
 
     A signature is there where an expression is an instance of it; what differs for a literal differs for what is wider
-    too. One with narrower operands is there where the wide one is not, differs, or gives something else.
+    too. One with narrower operands is there where the next wider one is not, differs, or gives something else.
     """
     outcomes: dict[str, list[tuple[Recorded, str, str]]] = {}
-    wide: dict[str, str] = {}
+    lists: dict[str, list[list[str]]] = {}
     seen: set[str] = set()
     names = {one.sql: _names(parser.expression(one.sql)) for one in recorded()}
     for one in (one for one in made(parser, TEMPLATES) if names[one.flink.sql]):
-        own = [*names[one.flink.sql].items()]
-        outcome, template = difference(one.flink, spark[one.written]), _template([name for name, _ in own])
-        for name, is_own in own:
+        own = names[one.flink.sql]
+        outcome, template = difference(one.flink, spark[one.written]), _template(own)
+        for name, is_own in own.items():
             outcomes.setdefault(name, []).append((one.flink, outcome, template))
-            wide[name] = own[-1][0]
+            lists.setdefault(name, []).append([*own])
             seen |= {name} if is_own else set()
     entries = {name: entry for name in seen if (entry := _entry_of(name, outcomes[name], names))}
-    return {
-        name: entries[name]
-        for name in sorted(entries)
-        if wide[name] == name or wide[name] not in entries or _is_better(entries[name], entries[wide[name]])
-    }
+    kept: dict[str, dict[str, Any]] = {}
+    ranks = {name: max(len(own) - own.index(name) for own in lists[name]) for name in entries}
+    for name in sorted(entries, key=lambda one: (ranks[one], one)):  # the widest first
+        next_ones = [next((each for each in own[own.index(name) + 1 :] if each in kept), None) for own in lists[name]]
+        if any(one is None or _is_better(entries[name], kept[one]) for one in next_ones):
+            kept[name] = entries[name]
+    return dict(sorted(kept.items()))
 
 
 def _is_better(narrow: Mapping[str, Any], wide: Mapping[str, Any]) -> bool:
     is_other = any(narrow.get(what) != wide.get(what) for what in ("gives", "spark"))
-    return is_other or ("differs" in wide and "differs" not in narrow)
+    return is_other or ("differs" in wide) != ("differs" in narrow)
 
 
 def _entry_of(
@@ -310,8 +313,10 @@ What [`import flink-sql`](flink.md) makes of functions, operators and casts. Eac
 Spark over values with nulls, negative numbers, zero, the ends of each type, fractions, empty and non-ASCII text, and
 times before 1970, with UTC and `Asia/Kolkata` as the session's zone. `>0` is a literal above zero, `'text'` one
 without a backslash, `'pattern'` a pattern of dates of `yyyy`, `MM`, `dd`, `HH`, `mm`, `ss` and `SSS`. INSTANT is
-`TIMESTAMP_LTZ`. What is not listed here gets a CHECK, as does what differs. Where it says *stops*, a run ends with an
-error for a value for which Flink has a result, such as a sum that wraps around.
+`TIMESTAMP_LTZ`, SCALE the scale of the operand. Where digits decide to how many places a decimal is rounded, as in a
+division, operands that have others in Spark (literals, BIGINT) get a cast. What is not listed here gets a CHECK, as
+does what differs. Where it says *stops*, a run ends with an error for a value for which Flink has a result, such as a
+sum that wraps around.
 
 `python -m tests.tools.flink_functions` generates this page; do not edit it by hand.
 
@@ -355,7 +360,8 @@ def write() -> None:
         single = [one for one in made(parser, TEMPLATES) if _names(parser.expression(one.flink.sql))]
         found = functions(spark := record((one.written for one in single), {}), parser)
         whole = made(parser, {name: known_of(one) for name, one in found.items()})
-    SPARK_RECORD.write_text(record_text(record((one.written for one in whole), spark)))
+    found_in_spark = record((one.written for one in whole), spark)
+    SPARK_RECORD.write_text(record_text(found_in_spark))
     LIST.write_text(list_text(found))
     PAGE.write_text(page_text(found))
 

@@ -174,6 +174,22 @@ class FlinkPipeline(Pipeline):
             raise Refusals(found)
         return self
 
+    @model_validator(mode="after")
+    def _restarts_in_one_phase(self) -> Self:
+        section = self.flink_sql
+        if section is None or not section.is_in_two_phases(self.window) or len(self.watermark.subtasks or ()) < 2:
+            return self
+        if self._is_restarted:
+            hint = "write `aggregation: one_phase`: it is right for records that are not behind their own subtask"
+            raise Refusals(
+                [Refusal("two phases are not replayed over `live.restarts`", hint, ("flink_sql", "aggregation"))]
+            )
+        return self
+
+    @property
+    def _is_restarted(self) -> bool:
+        return any(one.restarts for one in ((self.live,) if isinstance(self.live, Live) else self.live or ()))
+
     def _beside(self) -> Iterator[Refusal]:
         what = "does not go with `deduplicate` of kind row_time"
         if isinstance(self.window, SessionWindow):
@@ -185,7 +201,7 @@ class FlinkPipeline(Pipeline):
         if self.watermark.flink.startswith(("1.", "2.0")):
             hint = "before 2.1 Flink's deduplication by row time gives updates, which no window takes"
             yield Refusal(what, hint, ("watermark", "flink"))
-        if any(one.restarts for one in ((self.live,) if isinstance(self.live, Live) else self.live or ())):
+        if self._is_restarted:
             hint = "which records were late there after a restart is not replayed: leave it out, or `live.restarts`"
             yield Refusal("by row time does not go with `live.restarts`", hint, ("deduplicate",))
 

@@ -4,6 +4,9 @@ Written after `LocalSlicingWindowAggOperator` and its buffer. Each subtask aggre
 It hands them on when its own watermark reaches the next slice end, if the buffer has a slice that ends by then, before
 it forwards that watermark. A checkpoint hands them on too. Only behind it is a record found late: one that is behind
 its own subtask's watermark waits, and may come too late though it came in time.
+
+The window operator of a table function gathers records in the same way, with one phase too. It counts nothing that it
+takes out of its buffer only after the close: where the grid of `next_flush` misses slice ends, records are lost.
 """
 
 from __future__ import annotations

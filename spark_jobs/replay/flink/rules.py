@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -14,10 +15,11 @@ from spark_jobs.errors import HistoryError
 from spark_jobs.eventtime.flink.strategy import WatermarkStrategy
 from spark_jobs.eventtime.flink.two_phases import Slices
 from spark_jobs.eventtime.ranges import TimeRange
+from spark_jobs.eventtime.windows import CalendarDayWindows
 from spark_jobs.replay.assign import in_window_time
 from spark_jobs.replay.columns import NEVER, PARTITION, admitted
 from spark_jobs.replay.deduplication import ID, Deduplication, FirstByProcessingTime, FirstByRowTime
-from spark_jobs.replay.defined_windows import slices_of
+from spark_jobs.replay.defined_windows import losing_slices_of, slices_of
 from spark_jobs.replay.flink.making import TimelineMaker, restarted_timeline
 from spark_jobs.replay.flink.two_phases import Buffers, HeldCloses, of_subtasks, together
 from spark_jobs.replay.in_memory_timeline import InMemoryTimeline, nothing_closed
@@ -33,32 +35,44 @@ class FlinkRules(SessionRules):
 
     `slices`: those in which the source subtasks of a Flink SQL job hold records back (`tests/golden/flink_sql`); None:
     they hold none. `checkpoint_interval` (ms): at least so often they hand on all that they hold; None: not known.
+    `losing`: the slices in which the window operator gathers records where it loses some; None: it loses none.
     """
 
     late_between_windows: ClassVar[bool] = True
 
     slices: Slices | None = None
     checkpoint_interval: int | None = None
+    losing: Slices | None = None
 
     @classmethod
     def of(cls, pipeline: Pipeline, recorded: object | None) -> FlinkRules:
         """A DataStream job's rules, or those of a query of Flink SQL."""
-        section, slices = pipeline.flink_sql, slices_of(pipeline)
-        return FLINK if section is None or slices is None else cls(slices, section.checkpoint_interval)
+        section, slices, losing = pipeline.flink_sql, slices_of(pipeline), losing_slices_of(pipeline)
+        if section is None or (slices is None and losing is None):
+            return FLINK
+        return cls(slices, section.checkpoint_interval, losing)
 
     def buffers(self, spec: ReplaySpec) -> Buffers | None:
-        """The subtasks' buffers; None where they change nothing: one subtask alone closes what it has handed on."""
-        if self.slices is None or len(spec.strategy.subtasks) < 2:
+        """The buffers; None where they change nothing: one subtask alone closes what it has handed on."""
+        losing = None if spec.restarts else self.losing
+        if losing is None and (self.slices is None or len(spec.strategy.subtasks) < 2):
             return None
-        return Buffers(self.slices, spec.strategy)
+        slices = losing or self.slices
+        assert slices is not None
+        is_calendar = isinstance(spec.windows, CalendarDayWindows)
+        return Buffers(slices, spec.strategy, self.slices is not None, losing is not None, is_calendar)
 
     def holds_back(self, spec: ReplaySpec) -> bool:
         return self.buffers(spec) is not None
 
+    def finer(self, thresholds: Thresholds, spec: ReplaySpec) -> Thresholds:
+        buffers = self.buffers(spec)
+        return thresholds if buffers is None else buffers.finer(thresholds)
+
     def timeline(self, spec: ReplaySpec, request: TimelineRequest, thresholds: Thresholds) -> Timeline:
         whole = self._whole(spec, request, thresholds)
         buffers = self.buffers(spec)
-        return whole if buffers is None else with_subtasks(whole, buffers, spec, request, thresholds)
+        return whole if buffers is None else with_buffers(whole, buffers, spec, request, thresholds)
 
     def held_back(self, records: DataFrame, spec: ReplaySpec, timeline: Timeline, span: TimeRange) -> DataFrame:
         buffers, steps = self.buffers(spec), timeline.steps
@@ -81,9 +95,10 @@ class FlinkRules(SessionRules):
         return super().comes_before(closes, index, records) & ~self.comes_before(closes, index, records)
 
     def _whole(self, spec: ReplaySpec, request: TimelineRequest, thresholds: Thresholds) -> Timeline:
+        buffers = self.buffers(spec)
         if "maker" not in request.kept:
             request.kept["maker"] = TimelineMaker(
-                spec.strategy, request.event_times, request.cache, by_subtask=self.holds_back(spec)
+                spec.strategy, request.event_times, request.cache, by_subtask=buffers is not None and buffers.two_phases
             )
         maker: TimelineMaker = request.kept["maker"]
         if spec.restarts:
@@ -111,10 +126,10 @@ class FlinkRules(SessionRules):
         return operate(members, work)
 
 
-def with_subtasks(
+def with_buffers(
     whole: Timeline, buffers: Buffers, spec: ReplaySpec, request: TimelineRequest, thresholds: Thresholds
 ) -> Timeline:
-    """The timeline with the steps of each source subtask, and where each hands on what it holds."""
+    """The timeline with the steps of each source subtask, and where each buffer hands on what it holds."""
     if spec.restarts:
         raise HistoryError(
             "two phases are not replayed over restarts of the live job",
@@ -123,9 +138,25 @@ def with_subtasks(
     known = whole.steps
     if known is None:
         raise HistoryError(
-            "two phases over so many windows",
+            "records that Flink SQL holds back over so many windows",
             hint="replay a shorter range, or larger windows: the closes of all must fit the driver's memory",
         )
+    records = in_window_time(admitted(request.records, spec.after_watermark), spec.windows)
+    times = spec.windows.covering(request.event_times)
+    if buffers.two_phases:
+        steps, ends = _steps_of_subtasks(known, spec, request, thresholds)
+        flushes = buffers.flushes(records, steps, times, ends)
+        known = replace(together(known, steps, flushes=spec.flush), by_subtask=steps, flushes=flushes)
+    if buffers.loses:
+        taken = buffers.taken(records, known, times, spec.aligned_windows)
+        known = replace(known, flushes={**known.flushes, buffers.last: taken})
+    return replace(whole, table=known)
+
+
+def _steps_of_subtasks(
+    known: InMemoryTimeline, spec: ReplaySpec, request: TimelineRequest, thresholds: Thresholds
+) -> tuple[Mapping[int, InMemoryTimeline], Mapping[int, tuple[int, int, int]]]:
+    """The steps of each subtask's own watermark, and where it hands on what is left at the end of input."""
     if known.by_subtask:
         found, idle = dict(known.by_subtask), set[int]()
     else:
@@ -133,20 +164,12 @@ def with_subtasks(
         each = {number: _of_subtask(spec.strategy, subtask, request, thresholds) for number, subtask in subtasks}
         found = {number: own for number, (own, _) in each.items()}
         idle = {number for number, (_, is_idle) in each.items() if is_idle}
-    steps = of_subtasks(found, flushes=spec.flush)
     ends = {
         # What ends idle hands on when all has closed.
         number: (NEVER, NEVER, number - len(found) if spec.flush and number not in idle else NEVER)
         for number in found
     }
-    records = in_window_time(admitted(request.records, spec.after_watermark), spec.windows)
-    times = spec.windows.covering(request.event_times)
-    table = replace(
-        together(known, steps, flushes=spec.flush),
-        by_subtask=steps,
-        flushes=buffers.flushes(records, steps, times, ends),
-    )
-    return replace(whole, table=table)
+    return of_subtasks(found, flushes=spec.flush), ends
 
 
 def _of_subtask(

@@ -13,6 +13,13 @@ So the windows need one look-up a record, in arrays by subtask and window end, a
 is handed on when its subtask reaches its slice's end, or sooner: while every subtask is active that is before C(x).
 With an idle timeout it may not be; then a subtask hands on only at positions that some record needs.
 A comparison needs the position itself, as its band shifts the closes: `Buffers.handed_on` joins it to its few records.
+
+Where the grid of `Slices.next_flush` misses the slices' ends, a buffer is emptied only at those of its positions at
+which a record that it holds has a slice that has closed: `Buffers.emptied` finds them from the earliest slice of the
+records between two. The window operator has such a buffer behind those of its subtasks, or in one phase alone; of a
+record that it takes out behind a close no window knows. So a record is in time if
+
+    r <= H_s(H(C(x)))     H(c): the last position at or before c at which the window operator empties its buffer
 """
 
 from __future__ import annotations
@@ -24,11 +31,13 @@ import numpy as np
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from spark_jobs.eventtime.durations import DAY
 from spark_jobs.eventtime.flink.strategy import WatermarkStrategy
 from spark_jobs.eventtime.flink.two_phases import Slices
 from spark_jobs.eventtime.ranges import TimeRange
+from spark_jobs.eventtime.windows import AlignedWindows
+from spark_jobs.replay.assign import latest_end
 from spark_jobs.replay.columns import (
-    ARRIVAL,
     EVENT_TIME,
     HANDED,
     NEVER,
@@ -40,7 +49,7 @@ from spark_jobs.replay.columns import (
 from spark_jobs.replay.grid import RegularGrid, WallClockGrid
 from spark_jobs.replay.in_memory_timeline import InMemoryTimeline
 from spark_jobs.replay.range_lookup import joined_to_ranges
-from spark_jobs.replay.timeline import CloseArrays, PartitionCloseArrays
+from spark_jobs.replay.timeline import CloseArrays, PartitionCloseArrays, Thresholds
 
 _BEHIND, _NEXT, _SUBTASK = "rw_behind", "rw_next", "rw_subtask"
 _PARTS = ("arrival", "major", "minor")
@@ -95,16 +104,41 @@ class HeldCloses(CloseArrays):
 
 @dataclass(frozen=True)
 class Buffers:
-    """The buffers of all subtasks."""
+    """The buffers of all subtasks, and that of the window operator where it loses records.
+
+    `slices`: those of both. `two_phases`: whether subtasks hold records back. `loses`: whether Flink loses records.
+    `counts_instants`: whether the windows' times are instants though the slices are of a wall clock.
+    """
 
     slices: Slices
     strategy: WatermarkStrategy
+    two_phases: bool = True
+    loses: bool = False
+    counts_instants: bool = False
+
+    @property
+    def last(self) -> int:
+        """The number of the window operator's buffer, behind those of the subtasks."""
+        return len(self.strategy.subtasks)
 
     @property
     def grid(self) -> RegularGrid | WallClockGrid:
         """The slices' ends."""
         regular = RegularGrid(self.slices.step, self.slices.offset % self.slices.step)
         return regular if self.slices.zone is None else WallClockGrid(regular, self.slices.zone)
+
+    def finer(self, thresholds: Thresholds) -> Thresholds:
+        """Thresholds with the grid at which buffers are looked at, where it is another one than the slices'."""
+        if not self.loses:
+            return thresholds
+        step, phase = self.slices.step, self.slices.flush_offset % self.slices.step
+        apart = abs(self.slices.offset - phase) % step
+        looked_at = RegularGrid(step, phase)
+        return Thresholds(
+            lambda value, shift: F.greatest(thresholds.floor(value, shift), looked_at.floor(value, shift + 1)),
+            thresholds.step // 2,
+            min(apart, step - apart) if thresholds.apart else 0,
+        )
 
     @property
     def may_be_idle(self) -> bool:
@@ -117,7 +151,9 @@ class Buffers:
         At each `interval` (ms, None: not known) a checkpoint hands on: what came so long before a close is in time.
         """
         until = closes.positions
-        last = np.stack([own.last_until(until) for _, own in sorted(steps.flushes.items())])
+        taken = steps.flushes[self.last].last_until(until) if self.loses else until
+        subtasks = sorted(number for number in steps.flushes if number < self.last)
+        last = np.stack([steps.flushes[number].last_until(taken) for number in subtasks] or [taken])
         if interval is not None:
             sure = np.full_like(until, NEVER)
             sure[:, 0] = until[:, 0] - interval - 1
@@ -127,24 +163,42 @@ class Buffers:
 
     @property
     def _rows(self) -> dict[int, int]:
-        return {partition: number for number, own in enumerate(self.strategy.subtasks) for partition in own}
+        """The number of each partition's subtask; in one phase all are in one."""
+        subtasks = enumerate(self.strategy.subtasks)
+        return {partition: number if self.two_phases else 0 for number, own in subtasks for partition in own}
 
     def handed_on(self, records: DataFrame, steps: InMemoryTimeline, span: TimeRange) -> DataFrame:
         """The records with the position at which each comes to the windows; null where nothing holds it back.
 
         `span` holds their times, which are as the windows count them.
         """
-        if not steps.by_subtask:
+        if not steps.flushes:
             return records
         records = records.withColumn(_SUBTASK, self._subtask())
         behind = F.lit(True)
-        if not self.may_be_idle:
+        if not self.may_be_idle and not self.loses:
             behind = self._is_behind(self._own_closes(steps.by_subtask, span), records)
         records = records.withColumn(_BEHIND, behind)
-        placed = self._with_next(records, steps.flushes)
-        later = self._next(records, steps.flushes)
-        parts = dict(zip(position_names(HANDED), (F.when(F.col(_BEHIND), part) for part in later.parts), strict=True))
-        return placed.withColumns(parts).drop(_BEHIND, _SUBTASK, *position_names(_NEXT))
+        if self.loses:
+            return self._taken_behind_closes(records, steps, span).drop(_BEHIND, _SUBTASK)
+        placed = self._later(records, record_position(records), steps.flushes)
+        parts = {name: F.when(F.col(_BEHIND), F.col(name)) for name in position_names(HANDED)}
+        return placed.withColumns(parts).drop(_BEHIND, _SUBTASK)
+
+    def _taken_behind_closes(self, records: DataFrame, steps: InMemoryTimeline, span: TimeRange) -> DataFrame:
+        """The records with the position at which the window operator counts them, where that is behind their slice."""
+        placed = self._to_windows(records, steps.flushes).withColumn(_SUBTASK, F.lit(0))
+        later = self._later(placed, PositionColumns.named(HANDED), {0: steps.flushes[self.last]})
+        closes = self._own_closes({0: steps}, span, together=True)
+        is_lost = ~PositionColumns.named(HANDED).not_after(closes.at_index(self._index(closes), later))
+        return later.withColumns({name: F.when(is_lost, F.col(name)) for name in position_names(HANDED)})
+
+    def _to_windows(self, records: DataFrame, flushes: Mapping[int, InMemoryTimeline]) -> DataFrame:
+        """The records, all `rw_behind`, with the position at which each comes to the window operator."""
+        own = record_position(records)
+        if not self.two_phases:
+            return records.withColumns(dict(zip(position_names(HANDED), own.parts, strict=True)))
+        return self._later(records, own, {number: flushes[number] for number in range(self.last)})
 
     def flushes(
         self,
@@ -157,76 +211,156 @@ class Buffers:
 
         With an idle timeout only where some of all these records needs it. `ends`: where each hands on the rest.
         """
-        due = {number: _numbered(own.positions, ends[number]) for number, own in steps.items()}
+        records = records.withColumn(_SUBTASK, self._subtask())
+        if self.loses:
+            return self._emptied(records, record_position(records), steps, self._own_closes(steps, span), ends)
+        due = {number: _numbered(self._reaching(own), ends[number]) for number, own in steps.items()}
         if not self.may_be_idle:
             return due
         closes = self._own_closes(steps, span)
-        records = records.withColumn(_SUBTASK, self._subtask())
-        placed = self._with_next(records.withColumn(_BEHIND, self._is_behind(closes, records)), due)
+        own = record_position(records)
+        placed = self._with_next(records.withColumn(_BEHIND, self._is_behind(closes, records)), own, due)
         reached = closes.at_index(self._index(closes), placed)
         needed = [
             F.when(F.col(_BEHIND), later).otherwise(own).alias(name)
-            for later, own, name in zip(self._next(records, due).parts, reached.parts, _PARTS, strict=True)
+            for later, own, name in zip(self._next(own, due).parts, reached.parts, _PARTS, strict=True)
         ]
         rows = placed.select(F.col(_SUBTASK).alias("subtask"), *needed).distinct().toArrow()
         numbers = rows.column("subtask").to_numpy()
         positions = np.stack([rows.column(part).to_numpy() for part in _PARTS], axis=1)
         return {number: _numbered(positions[numbers == number], ends[number]) for number in steps}
 
+    def taken(
+        self, records: DataFrame, steps: InMemoryTimeline, span: TimeRange, windows: AlignedWindows
+    ) -> InMemoryTimeline:
+        """Where the window operator empties its buffer, of records that are not late when they come to it.
+
+        `steps`: those of its watermark, and where each subtask hands on.
+        """
+        records = records.withColumns({_SUBTASK: self._subtask(), _BEHIND: F.lit(True)})
+        placed = self._to_windows(records, steps.flushes).withColumn(_SUBTASK, F.lit(0))
+        came, closes = PositionColumns.named(HANDED), self._own_closes({0: steps}, span, together=True)
+        last_end = None if self.counts_instants else latest_end(windows)
+        in_time = placed.where(came.not_after(closes.at_index(self._index(closes, last_end), placed)))
+        end = (NEVER, *(int(part) for part in steps.positions[-1, 1:]))
+        return self._emptied(in_time, came, {0: steps}, closes, {0: end})[0]
+
+    def _emptied(
+        self,
+        records: DataFrame,
+        came: PositionColumns,
+        steps: Mapping[int, InMemoryTimeline],
+        closes: PartitionCloseArrays,
+        ends: Mapping[int, tuple[int, int, int]],
+    ) -> Mapping[int, InMemoryTimeline]:
+        """Where each buffer is emptied: where it is looked at, and holds a slice that has closed by then."""
+        looked = {number: _numbered(self._reaching(own), ends[number]) for number, own in steps.items()}
+        known = records.where(F.col(EVENT_TIME).isNotNull()).withColumn(_BEHIND, F.lit(True))
+        placed = self._with_next(known, came, looked)
+        at, ended = self._next(came, looked), closes.at_index(self._index(closes), placed)
+        of_looks = placed.select(
+            F.col(_SUBTASK).alias("subtask"), at.as_struct().alias("at"), ended.as_struct().alias("ended")
+        )
+        found: dict[int, dict[tuple[int, ...], tuple[int, ...]]] = {number: {} for number in steps}
+        for number, look, earliest in of_looks.groupBy("subtask", "at").agg(F.min("ended")).collect():
+            found[number][tuple(look)] = tuple(earliest)
+        return {number: _numbered(_due(own.positions, found[number]), ends[number]) for number, own in looked.items()}
+
+    def _reaching(self, steps: InMemoryTimeline) -> np.ndarray:
+        """The positions at which a buffer is looked at; a wall clock's steps, and a grid of another phase, lie between.
+
+        At each position the watermark is below the next step's; the first watermark of all looks, too.
+        """
+        if self.slices.zone is None and not self.loses:
+            return steps.positions
+        looks, due = list[int](), 0
+        for place, above in enumerate(steps.x_from[1:].tolist()):
+            if due < above and above > 1:
+                looks.append(place)
+                due = self.slices.next_flush(above - 1)
+        return steps.positions[looks]
+
     def _subtask(self) -> Column:
         """The number of the subtask that reads a record's partition."""
         return F.create_map(*(F.lit(v) for pair in self._rows.items() for v in pair))[F.col(PARTITION)]
 
-    def _index(self, closes: CloseArrays) -> Column:
-        """The number of the record's slice end in `closes`."""
+    def _index(self, closes: CloseArrays, end: Column | None = None) -> Column:
+        """The number of the record's slice end, or of another `end`, in `closes`."""
         grid = RegularGrid(self.slices.step, self.slices.offset % self.slices.step)
-        end = grid.floor(F.col(EVENT_TIME)) + F.lit(self.slices.step)
+        time = F.col(EVENT_TIME)
+        if self.counts_instants and self.slices.zone is not None:
+            time = F.unix_millis(F.from_utc_timestamp(F.timestamp_millis(time), self.slices.zone.key))
+        end = grid.floor(time) + F.lit(self.slices.step) if end is None else end
         return (grid.index(end) - F.lit(closes.first)).cast("int")
 
-    def _own_closes(self, steps: Mapping[int, InMemoryTimeline], span: TimeRange) -> PartitionCloseArrays:
+    def _own_closes(
+        self, steps: Mapping[int, InMemoryTimeline], span: TimeRange, *, together: bool = False
+    ) -> PartitionCloseArrays:
+        """When the watermark of each subtask reaches the slices' ends; `together`: of all one."""
         grid, step = self.grid, self.slices.step
-        first = grid.first_index_at_or_after(span.start)
+        first = grid.first_index_at_or_after(span.start - (DAY if self.counts_instants else 0))
         count = grid.first_index_at_or_after(span.end + 2 * step) - first + 1
         x = grid.closes(first, count)
         by_partition = np.stack([own.at(x) for _, own in sorted(steps.items())])
-        return PartitionCloseArrays(grid, first, _NONE, rows=self._rows, by_partition=by_partition)
+        rows = dict.fromkeys(self._rows, 0) if together else self._rows
+        return PartitionCloseArrays(grid, first, _NONE, rows=rows, by_partition=by_partition)
 
     def _is_behind(self, closes: PartitionCloseArrays, records: DataFrame) -> Column:
         """Whether a record's slice ended before it, by its own subtask's watermark."""
         looked_up = ~record_position(records).not_after(closes.at_index(self._index(closes), records))
         return F.coalesce(looked_up, F.lit(False))
 
-    def _with_next(self, records: DataFrame, flushes: Mapping[int, InMemoryTimeline]) -> DataFrame:
+    def _later(self, records: DataFrame, came: PositionColumns, flushes: Mapping[int, InMemoryTimeline]) -> DataFrame:
+        """The records with the position (`HANDED`) at or after that where they came at which they are handed on."""
+        placed = self._with_next(records, came, flushes)
+        parts = dict(zip(position_names(HANDED), self._next(came, flushes).parts, strict=True))
+        return placed.withColumns(parts).drop(*position_names(_NEXT))
+
+    def _with_next(
+        self, records: DataFrame, came: PositionColumns, flushes: Mapping[int, InMemoryTimeline]
+    ) -> DataFrame:
         """Add, where `rw_behind` is true and there is one `rw_next_*`: the position to hand on between two."""
         ranges = [_between(number, own.positions) for number, own in flushes.items()]
         table = {name: np.concatenate([own[name] for own in ranges]) for name in ranges[0]}
         start, end, groups = (table.pop(name) for name in ("start", "end", "group"))
-        own = record_position(records)
-        after = PositionColumns.named("rw_after").before(own)
-        fits = after & own.not_after(PositionColumns.named(_NEXT))
+        after = PositionColumns.named("rw_after").before(came)
+        fits = after & came.not_after(PositionColumns.named(_NEXT))
         placed = joined_to_ranges(
-            records, F.when(F.col(_BEHIND), F.col(ARRIVAL)), start, end, table,
+            records, F.when(F.col(_BEHIND), came.arrival), start, end, table,
             group=F.col(_SUBTASK), groups=groups, fits=fits, how="left",
         )  # fmt: skip
         return placed.drop(*position_names("rw_after"))
 
-    def _next(self, records: DataFrame, flushes: Mapping[int, InMemoryTimeline]) -> PositionColumns:
-        """The first position at or after a record's own at which its subtask hands on, by `_with_next`.
+    def _next(self, came: PositionColumns, flushes: Mapping[int, InMemoryTimeline]) -> PositionColumns:
+        """The first position at or after `came` at which a record's subtask hands on, by `_with_next`.
 
         A record in no range comes before the first position of all, else it waits for the end of input.
         """
-        own = record_position(records)
         outside = []
         for part in range(len(_PARTS)):
             found = F.lit(NEVER)
             for number, steps in flushes.items():
                 first = PositionColumns(*(F.lit(int(value)).cast("bigint") for value in steps.positions[0]))
                 last = F.lit(int(steps.positions[-1, part])).cast("bigint")
-                of_subtask = F.when(own.not_after(first), first.parts[part]).otherwise(last)
+                of_subtask = F.when(came.not_after(first), first.parts[part]).otherwise(last)
                 found = F.when(F.col(_SUBTASK) == F.lit(number), of_subtask).otherwise(found)
             outside.append(found)
         inside = PositionColumns.named(_NEXT).parts
         return PositionColumns(*(F.coalesce(a, b) for a, b in zip(inside, outside, strict=True)))
+
+
+def _due(looked: np.ndarray, earliest: Mapping[tuple[int, ...], tuple[int, ...]]) -> np.ndarray:
+    """Of the positions at which a buffer is looked at, those at which it is emptied.
+
+    `earliest`: of the records that came since the look before, when the earliest slice closed.
+    """
+    due, held = list[tuple[int, ...]](), (NEVER,)
+    for look in map(tuple, looked.tolist()):
+        held = min(held, earliest.get(look, held))
+        if held <= look:
+            due.append(look)
+            held = (NEVER,)
+    return np.array(due, dtype=np.int64).reshape(-1, 3)
 
 
 def _between(group: int, positions: np.ndarray) -> dict[str, np.ndarray]:

@@ -19,6 +19,7 @@ from spark_jobs.definition.payload import Reader
 from spark_jobs.errors import SourceError
 from spark_jobs.pins import PinnedFile
 from spark_jobs.sources.files.lines import OptionValue, option, read_lines
+from spark_jobs.sources.files.orc import read_by_arrow
 from spark_jobs.sources.files.parquet import (
     FileColumns,
     check_same_columns,
@@ -42,6 +43,7 @@ from spark_jobs.spark.java import java_reason
 
 _LISTING_OPTIONS = ("basepath", "recursivefilelookup", "pathglobfilter", "modifiedbefore", "modifiedafter")
 _LINE_OPTIONS = ("linesep",)
+_LOCAL = " with local time zone"
 _GLOB = "*?[{"
 _GLOB_CHARACTER = re.compile(r"[\\*?\[\]{}]")
 
@@ -323,8 +325,9 @@ class Containers:
             raise self._broken(path, error) from error
         if text not in self._known:
             found = json.loads(text)
-            fields, unreadable = (found, {}) if self._format == "avro" else found
-            self._known[text] = FileColumns(tuple(StructType.fromJson(fields).fields), {}, unreadable)
+            fields, unreadable, instants = (found, {}, ()) if self._format == "avro" else found
+            columns = FileColumns(tuple(StructType.fromJson(fields).fields), {}, unreadable, frozenset(instants))
+            self._known[text] = columns
         return self._known[text]
 
     def avro_schema(self, path: str) -> str:
@@ -356,7 +359,7 @@ class Containers:
             reader.close()
 
     def _orc(self, path: str) -> str:
-        """Fields and columns that cannot be read, as JSON."""
+        """Fields, columns that cannot be read, and those with timestamps of a local time zone, as JSON."""
         packages = jvm(self._spark)
         orc = packages.org.apache.orc
         reader = orc.OrcFile.createReader(
@@ -366,18 +369,17 @@ class Containers:
             schema, zone = reader.getSchema(), _other_zone(reader, packages)
         finally:
             reader.close()
-        plain, unreadable = orc.TypeDescription.createStruct(), {}
+        plain, unreadable, instants = orc.TypeDescription.createStruct(), {}, []
         for name, kind in zip(schema.getFieldNames() or (), schema.getChildren() or (), strict=True):
             text = str(kind.toString())
-            if "local time zone" in text:
-                what = f"column `{name}` is a timestamp with local time zone, which Spark does not read from ORC files"
-                raise SourceError(what, plain_path(path), "Write it as a timestamp in UTC, or write Parquet files.")
-            if zone is not None and re.search(r"\btimestamp\b", text):
+            if zone is not None and re.search(rf"\btimestamp\b(?!{_LOCAL})", text):
                 unreadable[str(name)] = f"a timestamp by the clock of {zone}, where the file was written"
-            else:
-                plain = plain.addField(name, kind.clone())
+                continue
+            if _LOCAL in text:
+                instants.append(str(name))
+            plain = plain.addField(name, orc.TypeDescription.fromString(text.replace(_LOCAL, "")))
         utils = packages.org.apache.spark.sql.execution.datasources.orc.OrcUtils
-        return json.dumps([json.loads(utils.toCatalystSchema(plain).json()), unreadable])
+        return json.dumps([json.loads(utils.toCatalystSchema(plain).json()), unreadable, instants])
 
 
 def _other_zone(reader: JavaObject, packages: JavaObject) -> str | None:
@@ -403,8 +405,11 @@ def read_containers(
     schema: StructType | None,
     columns: FileColumns | None = None,
 ) -> DataFrame:
-    """The columns that Spark can read. Those of folders `k=v` are text, unless `schema` gives them another type."""
-    if columns is not None and columns.unreadable:
-        reader = reader.schema(StructType(list(columns.fields)))
-    frame = reader.format(file_format).load(list(paths))
+    """The columns that can be read. Those of folders `k=v` are text, unless `schema` gives them another type."""
+    if columns is not None and columns.instants:
+        frame = read_by_arrow(reader, paths, columns.fields, folders)
+    else:
+        if columns is not None and columns.unreadable:
+            reader = reader.schema(StructType(list(columns.fields)))
+        frame = reader.format(file_format).load(list(paths))
     return with_typed_folders(frame, schema or StructType(), {name.lower() for name in folders})

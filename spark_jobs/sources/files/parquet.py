@@ -32,18 +32,21 @@ class FileColumns:
         fields: Those that Spark can read. Timestamps of nanoseconds are BIGINT here, as Spark reads them.
         nanoseconds: The type that timestamps of nanoseconds become, by column, or by the path to a field of a struct.
         unreadable: Why Spark cannot read the others, by their names.
+        instants: The columns with timestamps of a local time zone in an ORC file, which Spark does not open.
     """
 
     fields: tuple[StructField, ...]
     nanoseconds: Mapping[tuple[str, ...], str]
     unreadable: Mapping[str, str]
+    instants: frozenset[str] = frozenset()
 
     @property
     def types(self) -> dict[str, str]:
         """The type of each column in words."""
         kinds = {field.name: field.dataType.simpleString() for field in self.fields}
         finer = {path[0]: f"{kind} of nanoseconds" for path, kind in self.nanoseconds.items() if len(path) == 1}
-        return kinds | finer | dict(self.unreadable)
+        local = {name: f"{kinds[name]} with local time zone" for name in self.instants}
+        return kinds | finer | local | dict(self.unreadable)
 
 
 def read_parquet(
@@ -87,7 +90,8 @@ def columns_of(columns_of_file: Callable[[str], FileColumns], paths: Sequence[st
     fields = {field.name: field for file in files for field in file.fields}
     nanoseconds = {name: kind for file in files for name, kind in file.nanoseconds.items()}
     unreadable = {name: why for file in files for name, why in file.unreadable.items()}
-    return FileColumns(tuple(fields.values()), nanoseconds, unreadable)
+    instants = frozenset(name for file in files for name in file.instants)
+    return FileColumns(tuple(fields.values()), nanoseconds, unreadable, instants)
 
 
 def parquet_footers(spark: SparkSession) -> Callable[[str], FileColumns]:
