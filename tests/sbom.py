@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+from spark_jobs.spark.jars import pinned
 from spark_jobs.spark.jvm import ivy_folder
-from spark_jobs.spark.pinned_jars import pinned
 
 _PINNED = re.compile(r"^([A-Za-z0-9._-]+)==", re.MULTILINE)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from spark_jobs.spark.jars import pinned
 from spark_jobs.spark.jvm import PACKAGES, ivy_folder
-from spark_jobs.spark.pinned_jars import pinned
 from tests.sbom import joined
 
 ROOT = Path(__file__).parents[1]

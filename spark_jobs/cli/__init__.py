@@ -15,7 +15,6 @@ from spark_jobs.cli import (
     init,
     live,
     look,
-    marks,
     runs,
     serve,
     whatif,

@@ -52,7 +52,9 @@ def what_if(
 def _print(found: WhatIf) -> None:
     from spark_jobs.whatif.words import COLUMNS, in_words
 
-    table = Table(*COLUMNS)
+    table = Table()
+    for name in COLUMNS:
+        table.add_column(name, overflow="fold")  # definitions may differ in the end of their names alone
     for one in found.definitions:
         table.add_row(*map(escape, in_words(one)))
     console.print(table)

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.comparison.comparer import Comparer
 from spark_jobs.comparison.deployed import no_deployment, only_of, replay_of
-from spark_jobs.comparison.emitted import read_emitted, refuse_without_live
+from spark_jobs.comparison.emitted import EmittedRows, refuse_without_live
 from spark_jobs.comparison.join_keys import key_types
 from spark_jobs.comparison.report import make_report, of_deployments
 from spark_jobs.definition import Pipeline
@@ -74,7 +74,8 @@ def compare_planned(
                 continue
             suffix = f", {deployed.name}" if deployed.name else ""
             with progress.stage("emitted", f"what the live job emitted{suffix}"):
-                emitted = only_of(deployed, read_emitted(spark, deployed.pipeline, types, span, cached))
+                emitted = EmittedRows(spark, deployed.pipeline, types, cached).windows(span)
+                emitted = only_of(deployed, emitted)
             with (
                 replay_of(deployed, replay, list(plan.as_of)) as own,
                 Comparer(

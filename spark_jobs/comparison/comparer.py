@@ -28,7 +28,7 @@ from spark_jobs.comparison.emitted import (
     live_of,
     read_late_output,
 )
-from spark_jobs.comparison.explain import explained
+from spark_jobs.comparison.explain import explained, touched_sessions
 from spark_jobs.comparison.fitting import CUTS, FIT_KEYS, KIND, LEFT_OUT, SEARCHED, fitted_cuts, fitting_columns
 from spark_jobs.comparison.join_keys import WINDOW_HASH, join_columns
 from spark_jobs.comparison.other_values import with_other_values
@@ -47,7 +47,6 @@ from spark_jobs.comparison.recount import (
 )
 from spark_jobs.comparison.sessions import classify_sessions
 from spark_jobs.comparison.timing_band import detected_band, open_from
-from spark_jobs.comparison.uncommitted import touched_sessions
 from spark_jobs.comparison.verdicts import (
     BASIS,
     DIFFERS,

@@ -179,7 +179,7 @@ class EmittedRows:
     def records(self) -> DataFrame:
         """The records of a topic that can be read: keys, `window_start`, `window_end` (epoch ms), `rw_at_partition`,
         `rw_at_offset`, `rw_key_bytes`, `rw_value_bytes`."""
-        return self._records(self.opened.frame)
+        return self._with_bytes(self.opened.frame).select(*self._of_records)
 
     def last_records(self, span: TimeRange) -> DataFrame:
         """The record in the topic that counts of each window that starts in `span`, in the columns of `records`.
@@ -193,9 +193,6 @@ class EmittedRows:
     def _of_records(self) -> tuple[str, ...]:
         keys = (f"`{k}`" for k in self.pipeline.keys)
         return (*keys, START, END, AT_OFFSET, AT_PARTITION, KEY_BYTES, VALUE_BYTES)
-
-    def _records(self, frame: DataFrame) -> DataFrame:
-        return self._with_bytes(frame).select(*self._of_records)
 
     def _with_bytes(self, frame: DataFrame) -> DataFrame:
         """The canonical rows that can be read, with the bytes of their records."""
@@ -259,17 +256,6 @@ class EmittedRows:
             outside=outside,
             notes=(*self.opened.notes, *fields_without_effect(self.pipeline), *notes),
         )
-
-
-def read_emitted(
-    spark: SparkSession,
-    pipeline: Pipeline,
-    types: Mapping[str, DataType],
-    span: TimeRange,
-    cached: CachedFrames | None = None,
-) -> Emitted:
-    """The emitted windows with a start in `span`; see `EmittedRows`."""
-    return EmittedRows(spark, pipeline, types, cached).windows(span)
 
 
 def _survey(rows: DataFrame, pipeline: Pipeline, span: TimeRange) -> tuple[int, int, tuple[str, ...]]:

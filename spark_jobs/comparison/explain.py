@@ -7,6 +7,8 @@ Each explanation is a statement that the values prove:
 - `without_partition_<p>`: the value without the records of one partition;
 - `shifted_by_<duration>`: the value of another window, that much earlier or later: a wrong time zone or clock. One
   equal number proves nothing, so two aggregates must be equal, or three windows of the same key.
+
+`touched_sessions` are those of which a row may be out that nobody knows of (`LiveEngine.in_doubt`).
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from spark_jobs.comparison.emitted import ROWS, emitted_name
+from spark_jobs.comparison.emitted import ROWS, Emitted, emitted_name
 from spark_jobs.comparison.join_keys import join_columns, with_join_keys
 from spark_jobs.comparison.recount import (
     RecountContext,
@@ -170,3 +172,19 @@ def _shift_name(shift: int) -> str:
 def _step(context: RecountContext) -> int:
     windows = context.replay.spec.windows
     return windows.start_step if isinstance(windows, RegularWindows) else 0
+
+
+def touched_sessions(uncommitted: DataFrame, windows: DataFrame, emitted: Emitted, keys: tuple[str, ...]) -> DataFrame:
+    """The sessions of either side that overlap or touch a record of `uncommitted`: keys, bounds (epoch ms), distinct.
+
+    Such a session is another one, if the batch's rows are out.
+    """
+    columns = [*(f"`{key}`" for key in keys), START, END]
+    sessions = windows.select(*columns).unionByName(emitted.rows.select(*columns)).distinct()
+    by_key = [name for name in join_columns(keys) if name not in (START, END)]
+    alone = with_join_keys(uncommitted, keys).select(
+        *by_key, F.col(START).alias("rw_first"), F.col(END).alias("rw_last")
+    )
+    touches = (F.col(START) <= F.col("rw_last")) & (F.col(END) >= F.col("rw_first"))
+    joined = with_join_keys(sessions, keys).join(alone, by_key).where(touches)
+    return joined.select(*columns).distinct()

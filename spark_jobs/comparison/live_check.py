@@ -18,8 +18,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from spark_jobs.comparison.emitted import OFFSETS, EmittedRows, emitted_name
 from spark_jobs.comparison.join_keys import key_types
-from spark_jobs.comparison.live_findings import Finding, LiveSample, findings_of
-from spark_jobs.comparison.live_readings import Reading, readings_of
+from spark_jobs.comparison.live_findings import Finding, LiveSample, Reading, findings_of, readings_of
 from spark_jobs.comparison.verdicts import same
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.deployments import Deployed

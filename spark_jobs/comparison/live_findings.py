@@ -1,6 +1,8 @@
 """What a sample of emitted rows beside the history's windows says about the section `live:`, in plain sentences.
 
 Everything here is arithmetic on a few thousand rows in the driver; `spark_jobs.comparison.live_check` reads them.
+
+`readings_of` lists the ways in which the bounds of emitted windows can be meant: a unit, a clock, the other bound.
 """
 
 from __future__ import annotations
@@ -15,9 +17,10 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pandas as pd
+from pyspark.sql import Column
+from pyspark.sql import functions as F
 
 from spark_jobs.comparison.emitted import AT, OFFSETS, emitted_name, live_of
-from spark_jobs.comparison.live_readings import HALF_HOUR, Meaning, Reading
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.instants import format_instant
 from spark_jobs.eventtime.ranges import TimeRange
@@ -25,7 +28,63 @@ from spark_jobs.eventtime.windows import AlignedWindows, Window
 from spark_jobs.formatting import exact_length, percent
 from spark_jobs.replay.assign import END, START
 from spark_jobs.replay.defined_windows import windows_of
+from spark_jobs.replay.grid import divided
 from spark_jobs.replay.spec import complete_name
+
+HALF_HOUR = 1_800_000
+"""Time zones differ by multiples of it, nearly all (ms)."""
+_LONGEST_OFFSET = 28
+"""Time zones are up to 14 hours, 28 half hours, from UTC."""
+
+
+class Meaning(StrEnum):
+    """How the bounds of the emitted windows could be meant."""
+
+    AS_DEFINED = "as defined"
+    OTHER_UNIT = "another unit"
+    LOCAL_TIME = "local time"
+    OTHER_BOUND = "the other bound"
+    LAST_INSTANT = "the last instant"
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One way to read a bound: `bound * multiplier / divisor + shift` (epoch ms)."""
+
+    meaning: Meaning
+    shift: int = 0
+    multiplier: int = 1
+    divisor: int = 1
+
+    def start_of(self, bound: Column) -> Column:
+        scaled = bound if self.multiplier == 1 else F.call_function("try_multiply", bound, F.lit(self.multiplier))
+        return divided(scaled, self.divisor) + F.lit(self.shift)
+
+    def time_of(self, bound: int) -> int:
+        return bound * self.multiplier // self.divisor + self.shift
+
+
+def readings_of(pipeline: Pipeline) -> tuple[Reading, ...]:
+    """What is tried, the definition's own reading first."""
+    found = [Reading(Meaning.AS_DEFINED)]
+    windows = windows_of(pipeline)
+    length = windows.fixed_length
+    if length is not None:
+        found += [Reading(Meaning.OTHER_BOUND, -length), Reading(Meaning.OTHER_BOUND, length)]
+    found += [Reading(Meaning.LAST_INSTANT, shift) for shift in (1, 1000)]
+    found += [
+        Reading(Meaning.LOCAL_TIME, sign * steps * HALF_HOUR)
+        for steps in range(1, _LONGEST_OFFSET + 1)
+        for sign in (1, -1)
+    ]
+    found += [
+        Reading(Meaning.OTHER_UNIT, multiplier=1000),
+        Reading(Meaning.OTHER_UNIT, divisor=1000),
+        Reading(Meaning.OTHER_UNIT, multiplier=1_000_000),
+        Reading(Meaning.OTHER_UNIT, divisor=1_000_000),
+    ]
+    return tuple(found)
+
 
 _MOST = 0.9
 _FEW = 0.5

@@ -167,13 +167,13 @@ def records_in(
     )
 
 
-def taken_by_offsets(offsets: str = OFFSETS) -> Column:
+def taken_by_offsets() -> Column:
     """Under evidence: a record is in the emitted row if its offset is at most the row's last offset of its partition.
 
     This holds because the records of a partition reach a window in offset order. Without a row, or without an offset of
     the partition, the record is not in it.
     """
-    last = F.element_at(F.col(f"rw_d_{offsets}"), F.col(PARTITION))
+    last = F.element_at(F.col(f"rw_d_{OFFSETS}"), F.col(PARTITION))
     return F.coalesce(F.col(OFFSET) <= last, F.lit(False))
 
 

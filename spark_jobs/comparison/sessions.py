@@ -22,6 +22,7 @@ from spark_jobs.comparison.recount import (
     checkpointed,
     recount,
     recounted_name,
+    taken_by_offsets,
 )
 from spark_jobs.comparison.verdicts import (
     BASIS,
@@ -50,9 +51,7 @@ def classify_sessions(
 ) -> DataFrame:
     """Classify the sessions again that differ, or that the log has not closed. The columns are those of `open_rows`."""
     records = checkpointed(_records_near(open_rows, scope, context, evidence=evidence))
-    taken = F.col("rw_inside") & F.coalesce(
-        F.col(OFFSET) <= F.element_at(f"rw_d_{OFFSETS}", F.col(PARTITION)), F.lit(False)
-    )
+    taken = F.col("rw_inside") & taken_by_offsets()
     inside = records.withColumn("rw_certain_out", F.col("rw_certain_out") & F.col("rw_inside"))
     inside = inside.withColumn("rw_certain_in", F.col("rw_certain_in") & F.col("rw_inside"))
     counted = recount(context, inside, taken, scope.computed)

@@ -1,4 +1,7 @@
-"""The compare stage of a run: judges the live job's windows with the run's own replay, and keeps the verdicts."""
+"""The compare stage of a run: judges the live job's windows with the run's own replay, and keeps the verdicts.
+
+Where no record is new, `has_live_news` says whether the live job has emitted rows that no comparison has seen.
+"""
 
 from __future__ import annotations
 
@@ -9,23 +12,28 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from spark_jobs.comparison.chosen import Chosen, chosen_windows
 from spark_jobs.comparison.comparer import Comparer
 from spark_jobs.comparison.deployed import no_deployment, only_of, replay_of
-from spark_jobs.comparison.emitted import AT, ROWS, EmittedRows, emitted_name
+from spark_jobs.comparison.emitted import AT, ROWS, EmittedRows, emitted_name, live_of
 from spark_jobs.comparison.emitted_pruning import of_windows
+from spark_jobs.comparison.emitted_topic import pin_rows
 from spark_jobs.comparison.join_keys import join_columns, key_types, with_join_keys
 from spark_jobs.comparison.report import make_report, of_deployments
 from spark_jobs.comparison.tally import width_of
 from spark_jobs.comparison.timing_band import final_until
 from spark_jobs.comparison.verdicts import BASIS, LABEL, VERDICT, EvidenceKind, Label, Verdict
+from spark_jobs.definition import Pipeline
 from spark_jobs.definition.deployments import Deployed, deployments_of
+from spark_jobs.definition.live import TopicEmitted
 from spark_jobs.engines import live_engine
 from spark_jobs.errors import CatalogError, RewindowError, RunStateError
-from spark_jobs.lakehouse.tables import starting_in
+from spark_jobs.eventtime.ranges import TimeRange
+from spark_jobs.lakehouse.tables import Tables, starting_in, starts_within
 from spark_jobs.lakehouse.verdicts import (
     ComparingRun,
     LastComparison,
@@ -277,3 +285,49 @@ def _document(job: Job, found: Sequence[_Compared], windows: ToCompare) -> Verdi
 
 def _named(deployed: Deployed, note: str) -> str:
     return note if deployed.name is None else f"{deployed.name}: {note}"
+
+
+def has_live_news(spark: SparkSession, pipeline: Pipeline, records: StructType, within: TimeRange) -> bool:
+    """Whether a comparison may find something new about windows that start in `within`, though no record is new.
+
+    A topic shows it by its end offsets, files and tables by `live.emitted_at`. Without that, windows whose rows were
+    missing may have got them. `records` is the schema of the canonical records. True also where nothing was compared
+    yet, and where the rows are out of reach: the comparison then says so.
+    """
+    tables = Tables.of(pipeline)
+    for deployed in deployments_of(pipeline):
+        span = deployed.clipped(within)
+        if span is None:
+            continue
+        last = last_comparison(spark, tables.comparisons, deployed.name)
+        if last is None:
+            return True
+        try:
+            if _has_news(spark, deployed.pipeline, records, span, last, VerdictTable(spark, tables.verdicts, ())):
+                return True
+        except RewindowError:
+            return True
+    return False
+
+
+def _has_news(
+    spark: SparkSession,
+    pipeline: Pipeline,
+    records: StructType,
+    within: TimeRange,
+    last: LastComparison,
+    verdicts: VerdictTable,
+) -> bool:
+    live = live_of(pipeline)
+    if isinstance(live.source, TopicEmitted):
+        pinned, _ = pin_rows(spark, live.source, ("live", "source"), is_upsert=live.mode == "upsert")
+        seen = last.emitted_offsets or {}
+        return any(chosen.end > seen.get(chosen.partition, chosen.start) for chosen in pinned.ranges)
+    if live.emitted_at is not None and last.emitted_until is not None:
+        rows = EmittedRows(spark, pipeline, key_types(records, tuple(pipeline.keys)))
+        later = rows.changed(within, last.emitted_until + 1, None)
+        return later is not None and not later.isEmpty()
+    current = verdicts.current()
+    return (
+        current is not None and not current.where((F.col(VERDICT) == Verdict.MISSING) & starts_within(within)).isEmpty()
+    )

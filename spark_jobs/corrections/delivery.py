@@ -83,7 +83,7 @@ def pending_counts(spark: SparkSession, pipeline: Pipeline, published: DataFrame
     """What `deliver` would deliver; writes nothing. `published`: the windows that count as published."""
     scope = scope_of(spark, pipeline)
     found = due(scope, published)
-    rows = {} if found is None else _by_action(found.rows)
+    rows = {} if found is None else _by_action(found)
     return Delivered(scope.destination, scope.corrections.value.value, rows)
 
 
@@ -105,8 +105,7 @@ class _Deliverer:
         resumed = self._resume(destination)
 
         def rows(head: int | None) -> DataFrame | None:
-            found = due(scope, head=head)
-            return None if found is None else found.rows
+            return due(scope, head=head)
 
         return self._deliver_all(destination, DeliveryKind.CORRECTION, rows, resumed)
 

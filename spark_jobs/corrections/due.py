@@ -36,9 +36,6 @@ _BY_RULE = (Verdict.MISMATCH, Verdict.MISSING, Verdict.EXTRA)
 """The live job broke its own rules: only then is the faithful value another one than it should have emitted."""
 _BY_TRUTH = (*_BY_RULE, Verdict.LATE_ARRIVALS, Verdict.ALL_LATE, Verdict.TIMING, Verdict.UNDECIDED)
 
-Published = Callable[[], DataFrame]
-"""The current revision of each window, retracted ones too."""
-
 
 @dataclass(frozen=True)
 class CorrectionScope:
@@ -100,20 +97,12 @@ def scope_of(spark: SparkSession, pipeline: Pipeline) -> CorrectionScope:
     return CorrectionScope(spark, pipeline, live, corrections, tables, values, ledger)
 
 
-@dataclass(frozen=True, slots=True)
-class Due:
-    """The rows to deliver, in the columns of the table of corrections but those of the delivery.
+def due(scope: CorrectionScope, published: DataFrame | None = None, head: int | None = None) -> DataFrame | None:
+    """The rows to deliver, in the columns of the table of corrections but those of the delivery: `value`, `action`,
+    `existed`, `revision`, `cause`, `run_id`, keys, window and values.
 
-    `value`, `action`, `existed`, `revision`, `cause`, `run_id`, keys, window and values. `head`: the snapshot of the
-    table of corrections that they were decided on.
-    """
-
-    rows: DataFrame
-    head: int | None
-
-
-def due(scope: CorrectionScope, published: DataFrame | None = None, head: int | None = None) -> Due | None:
-    """What is due now. `published`: the windows that count as published (default: those that are).
+    `published`: the windows that count as published (default: those that are). `head`: the snapshot of the table of
+    corrections that they are decided on.
 
     None: nothing is, because nothing was compared or published yet.
     """
@@ -139,7 +128,7 @@ def due(scope: CorrectionScope, published: DataFrame | None = None, head: int | 
         # Evidence may show that the live job was right where the log alone says otherwise.
         agree = F.when(want & F.col("rw_ruled"), same(_want, _rule)).otherwise(want == F.col("rw_ruled"))
         chosen = chosen.where(F.col("rw_ruled").isNull() | agree)
-    rows = chosen.select(
+    return chosen.select(
         *(f"`{c}`" for c in scope.identity),
         *(F.when(have, F.col(f"`{_have(v)}`")).alias(old_name(v)) for v in scope.values),
         *(F.when(want, F.col(f"`{_want(v)}`")).alias(new_name(v)) for v in scope.values),
@@ -150,7 +139,6 @@ def due(scope: CorrectionScope, published: DataFrame | None = None, head: int | 
         "cause",
         "run_id",
     )
-    return Due(rows, head)
 
 
 def current_revisions(scope: CorrectionScope) -> DataFrame:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import reduce
@@ -126,13 +127,15 @@ def check_meeting(spark: SparkSession, pipeline: Pipeline, at: int, progress: Pr
     refuse_without_live(pipeline)
     check_start(pipeline, at)
     refuse_unpublished(spark, Tables.of(pipeline))
-    with progress.stage("plan", pipeline.name):
-        planned = planned_records(spark, pipeline, mode=pipeline.mode)
-    with planned as (plan, records), reading(plan.pipeline):
+    engine, newest = live_engine(pipeline), current_deployment(pipeline)
+    with engine.of_new_job():
+        with _planned(spark, newest, progress) as (plan, records):
+            after = _after(spark, newest, plan, records, at, progress)
+        closed = engine.closed_below(spark, newest)
+    with engine.of_old_job(), _planned(spark, pipeline, progress) as (plan, records):
         refuse_before(plan, at)
         with progress.stage("before", "the backfill's windows beside the replay"):
-            before = _before(spark, pipeline, plan, good(records), at)
-        after = _after(spark, pipeline, plan, records, at, progress)
+            before = _before(spark, pipeline, plan, good(records), at, closed)
     counts = {side: before.counts.get(side, 0) + after.counts.get(side, 0) for side in Side}
     return Meeting(
         pipeline=pipeline.name,
@@ -144,7 +147,18 @@ def check_meeting(spark: SparkSession, pipeline: Pipeline, at: int, progress: Pr
     )
 
 
-def _before(spark: SparkSession, pipeline: Pipeline, plan: Plan, records: DataFrame, at: int) -> _Part:
+@contextmanager
+def _planned(spark: SparkSession, pipeline: Pipeline, progress: Progress) -> Iterator[tuple[Plan, DataFrame]]:
+    with progress.stage("plan", pipeline.name):
+        planned = planned_records(spark, pipeline, mode=pipeline.mode)
+    with planned as (plan, records), reading(plan.pipeline):
+        yield plan, records
+
+
+def _before(
+    spark: SparkSession, pipeline: Pipeline, plan: Plan, records: DataFrame, at: int, closed: int | None
+) -> _Part:
+    """`closed`: the end up to which the new job closes windows where its record says so."""
     keys, span = tuple(pipeline.keys), TimeRange(plan.span.start, at)
     published = _published(spark, pipeline, at)
     with CachedFrames() as cached, _replayed(spark, pipeline, plan, records) as replay:
@@ -156,13 +170,11 @@ def _before(spark: SparkSession, pipeline: Pipeline, plan: Plan, records: DataFr
         windows = reduce(DataFrame.unionByName, [replay.windows(part) for part in _within(plan, span)])
         both = beside(windows, published, keys, values, carried=(STATE,))
         placed = with_join_keys(both, keys).join(job, join_columns(keys), "left").drop(*join_columns(keys)[:-2])
-        return _counted(cached.keep(_labelled(placed)), keys)
+        return _counted(cached.keep(_labelled(placed, closed)), keys)
 
 
 def _replayed(spark: SparkSession, pipeline: Pipeline, plan: Plan, records: DataFrame) -> Replay:
-    """Of a job that records its own reading the windows of all records: it has recorded none from before it began."""
-    mode = Mode.COMPLETE if live_engine(pipeline).reads_backlog_at_once else plan.mode
-    spec = spec_of_plan(spark, pipeline, plan, mode, Panes.LAST)
+    spec = spec_of_plan(spark, pipeline, plan, plan.mode, Panes.LAST)
     return Replay(History(records, plan.event_times, plan.processing_time_end), spec)
 
 
@@ -178,11 +190,16 @@ def _within(plan: Plan, span: TimeRange) -> list[TimeRange]:
     return [part for part in parts if part.start < part.end]
 
 
-def _labelled(placed: DataFrame) -> DataFrame:
-    """With `rw_label` and `rw_differs`: one row for each window before the cutover, without those still open."""
+def _labelled(placed: DataFrame, closed: int | None) -> DataFrame:
+    """With `rw_label` and `rw_differs`: one row for each window before the cutover, without those still open.
+
+    A window that the old job has left open is a gap once the new one would have closed it.
+    """
     there, expected = F.col(FOUND).isNotNull(), F.col(EXPECTED).isNotNull()
     kept = F.coalesce(F.col(f"rw_found_{STATE}") == F.lit(HISTORY_GONE), F.lit(False))
     is_open = F.coalesce(F.col(f"rw_expected_{STATE}") == F.lit("open"), F.lit(False))
+    if closed is not None:
+        is_open = is_open & (F.col(END) > F.lit(closed))
     label = (
         F.when(F.coalesce(F.col(_OF_JOB), F.lit(False)), Side.OVERLAP.value)
         .when(there, Side.BEFORE.value)
@@ -218,7 +235,7 @@ def _after(
     if not parts:
         return _Part({})
     after = plan.model_copy(update={"span": TimeRange(at, plan.span.end), "chunks": parts, "mode": Mode.BOTH})
-    found = compare_planned(spark, current_deployment(pipeline), after, progress, records=records, limit=MOST_SHOWN)
+    found = compare_planned(spark, pipeline, after, progress, records=records, limit=MOST_SHOWN)
     counted = {Verdict(name): count for name, count in found.counts.items()}
     twice = found.labels.get(Verdict.MISMATCH, {}).get(Label.SEVERAL_ROWS, 0)
     wrong = sum(counted.get(one, 0) for one in (Verdict.MISMATCH, Verdict.EXTRA)) - twice

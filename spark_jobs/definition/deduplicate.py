@@ -9,7 +9,6 @@ from pydantic import Field, StrictBool, StrictInt, ValidationInfo, field_validat
 
 from spark_jobs.definition.delay import Delay
 from spark_jobs.definition.fields import PositiveDuration, Refusal, Section, Texts
-from spark_jobs.eventtime.flink.deduplication import UpdateType
 
 
 class DeduplicateKind(StrEnum):
@@ -19,6 +18,13 @@ class DeduplicateKind(StrEnum):
     DROP_DUPLICATES = "drop_duplicates"
     ROW_TIME = "row_time"
     PROCESSING_TIME = "processing_time"
+
+
+class UpdateType(StrEnum):
+    """What renews the time to live of state, as `StateTtlConfig.UpdateType`."""
+
+    ON_CREATE_AND_WRITE = "on_create_and_write"
+    ON_READ_AND_WRITE = "on_read_and_write"
 
 
 OF_SPARK = (DeduplicateKind.WITHIN_WATERMARK, DeduplicateKind.DROP_DUPLICATES)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -96,32 +96,6 @@ def _first(problems: Sequence[Problem], more: int) -> list[Problem]:
     return first
 
 
-def load_pipelines(folder: str | os.PathLike[str], environment: Mapping[str, str] | None = None) -> dict[str, Pipeline]:
-    """The pipelines of all `*.yaml` and `*.yml` files in a folder, by name, in the order of their names.
-
-    Raises:
-        DefinitionError: there is no such folder, or there are problems. Those of all files are listed together. Two
-            pipelines with the same name or table are a problem too.
-    """
-    folder = Path(folder)
-    if not folder.is_dir():
-        raise DefinitionError("there is no such folder", str(folder), "Name the folder of the pipelines' YAML files")
-    problems: list[Problem] = []
-    pipelines: list[Pipeline] = []
-    for file in sorted(file for file in folder.iterdir() if file.suffix in (".yaml", ".yml")):
-        try:
-            pipelines.append(load_pipeline(file, environment))
-        except DefinitionError as error:
-            if not error.problems:
-                raise
-            problems += error.problems
-    problems += _shared(pipelines, ("name",), lambda pipeline: pipeline.name)
-    problems += _shared(pipelines, ("output", "table"), table_of)
-    if problems:
-        raise DefinitionError.listing(problems)
-    return {pipeline.name: pipeline for pipeline in sorted(pipelines, key=lambda pipeline: pipeline.name)}
-
-
 def table_of(pipeline: Pipeline) -> str:
     """The name of a pipeline's table, as catalogs that ignore case know it."""
     return f"{pipeline.output.namespace}.{pipeline.output.table}".lower()
@@ -138,12 +112,13 @@ def refuse_shared(pipeline: Pipeline) -> None:
             other = load_pipeline(file)
             if other.name == pipeline.name or file.resolve() == own.resolve():
                 continue
-            problems = _shared([other, pipeline], ("output", "table"), table_of)
-            if problems:
+            if table_of(other) == table_of(pipeline):
                 break
     else:
         return
-    raise DefinitionError.listing(problems)
+    field = ("output", "table")
+    what = f"`{table_of(pipeline)}` is taken by {other.source_of(field)}"
+    raise DefinitionError.listing([pipeline.problem(field, what, "choose another name")])
 
 
 _REMARK = re.compile(rf"(?:^|\s)# ?({CHECK}\b.*)")
@@ -260,18 +235,3 @@ def _at(tree: YamlTree, place: FieldPath) -> Any:
         else:
             found = found.get(step) if isinstance(found, dict) else None
     return found
-
-
-def _shared(
-    pipelines: Sequence[Pipeline], field: tuple[str, ...], value_of: Callable[[Pipeline], str]
-) -> list[Problem]:
-    """A problem for each pipeline with the same value as an earlier one."""
-    first: dict[str, Pipeline] = {}
-    problems: list[Problem] = []
-    for pipeline in pipelines:
-        value = value_of(pipeline)
-        other = first.setdefault(value, pipeline)
-        if other is not pipeline:
-            what = f"`{value}` is taken by {other.source_of(field)}"
-            problems.append(pipeline.problem(field, what, "choose another name"))
-    return problems

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import re
+from enum import StrEnum
 from typing import Annotated, Any, Literal
 
 from pydantic import ByteSize, Field, ValidationInfo, field_validator
 
 from spark_jobs.definition.fields import KNOWN_ZONE, PositiveDuration, Refusal, Section, as_written, short_for, shown
 from spark_jobs.definition.names import Namespace, TableName
-from spark_jobs.definition.policy import Policy
-from spark_jobs.definition.restatement import DEFAULT, RestatementField
-from spark_jobs.definition.thresholds import Threshold, ThresholdField
+from spark_jobs.definition.restatement import DEFAULT, RestatementField, Threshold, ThresholdField
+
+
+class Policy(StrEnum):
+    """Who decides that a run is published."""
+
+    ALWAYS = "always"
+    WITHIN_TOLERANCE = "within_tolerance"
+    ON_APPROVAL = "on_approval"
+    NEVER = "never"
 
 
 class Limits(Section):

@@ -25,8 +25,7 @@ import httpx
 from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
 from spark_jobs.demo.ports import free_port
-from spark_jobs.demo.supervised import Supervised
-from spark_jobs.demo.waiting import becomes_true
+from spark_jobs.demo.supervised import Supervised, becomes_true
 from spark_jobs.errors import EnvironmentSetupError, SourceError
 
 START_SECONDS = 180
@@ -218,20 +217,6 @@ class Airflow:
     @staticmethod
     def _hitl(run: DagRun, task: str) -> str:
         return f"/dags/{run.dag_id}/dagRuns/{quote(run.run_id)}/taskInstances/{task}/-1/hitlDetails"
-
-    def clear(self, run: DagRun, tasks: list[str | list[Any]], *, downstream: bool = False) -> None:
-        """Have tasks of a run done again; `[task, map index]` names one of a mapped task."""
-        self.post(
-            f"/dags/{run.dag_id}/clearTaskInstances",
-            {
-                "dry_run": False,
-                "dag_run_id": run.run_id,
-                "task_ids": tasks,
-                "only_failed": False,
-                "include_downstream": downstream,
-                "reset_dag_runs": True,
-            },
-        )
 
     def wait(
         self,

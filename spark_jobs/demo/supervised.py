@@ -7,18 +7,35 @@ programs overwrite their environment with their title.
 
 from __future__ import annotations
 
+import operator
 import os
 import secrets
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
 import psutil
+from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
+
+
+def becomes_true(condition: Callable[[], bool], *, within: float, every: float) -> bool:
+    """Call `condition` until it is true, each `every` seconds; False when it is not after `within` seconds.
+
+    The condition is called at least once. What it raises is raised.
+    """
+    attempts = Retrying(
+        retry=retry_if_result(operator.not_),
+        stop=stop_after_delay(within),
+        wait=wait_fixed(every),
+        retry_error_callback=lambda _: False,
+    )
+    return attempts(condition)
+
 
 _MARK = "SUPERVISED_MARK"
 """The environment variable by which the processes of one command are found again."""

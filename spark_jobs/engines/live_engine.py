@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar
 
 from pyspark.sql import DataFrame, SparkSession
@@ -72,6 +73,18 @@ class LiveEngine:
     def doubts_of_cutover(self, pipeline: Pipeline, strategy: WatermarkStrategy) -> list[str]:
         """What a new job that begins in the log can decide otherwise than the replay, and for how long."""
         return []
+
+    def of_old_job(self) -> AbstractContextManager[None]:
+        """While it lasts, the job is the one that the pipeline's runs have read, where another has taken over."""
+        return nullcontext()
+
+    def of_new_job(self) -> AbstractContextManager[None]:
+        """While it lasts, the job is the one that the definition names, where it has taken over from another."""
+        return nullcontext()
+
+    def closed_below(self, spark: SparkSession, pipeline: Pipeline) -> int | None:
+        """The end (epoch ms, inclusive) up to which the job has closed windows by its record; None: it has none."""
+        return None
 
     def recorded(
         self,

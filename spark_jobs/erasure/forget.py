@@ -83,10 +83,6 @@ class Forgetting:
         self._person = person_of(spark, where, [name for name in columns if not name.startswith("rw_")])
         self._redactor = Redactor(self._person)
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return self._person.columns
-
     def find(self) -> Found:
         """What there is of the person now; changes nothing."""
         return self._found(self._parts, 0 if self._records is None else self._records.count())

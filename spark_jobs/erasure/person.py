@@ -67,12 +67,8 @@ class Person:
     @cached_property
     def words(self) -> re.Pattern[str] | None:
         """The values as words of a text; None: all are short numbers, which other things may be too."""
-        texts = {v for values in self.values.values() for v in values if not _is_short_number(v)}
-        return _words(texts) if texts else None
-
-
-def _is_short_number(value: str) -> bool:
-    return bool(re.fullmatch(r"-?\d{1,5}", value))
+        texts = {v for values in self.values.values() for v in values if not re.fullmatch(r"-?\d{1,5}", v)}
+        return re.compile(_pattern(texts)) if texts else None
 
 
 def spellings(value: str) -> set[str]:
@@ -90,10 +86,6 @@ def _pattern(values: Iterable[str]) -> str:
 def _escaped(text: str) -> str:
     """For Python and Java alike: every character that is no letter or digit is escaped."""
     return re.sub(r"([^\w])", r"\\\1", text)
-
-
-def _words(values: Iterable[str]) -> re.Pattern[str]:
-    return re.compile(_pattern(values))
 
 
 def person_of(spark: SparkSession, text: str, columns: Collection[str]) -> Person:

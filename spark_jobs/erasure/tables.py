@@ -7,6 +7,7 @@ removed.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -56,27 +57,21 @@ def parts_of(spark: SparkSession, tables: Tables, person: Person, positions: Dat
 
 def _parts(spark: SparkSession, tables: Tables, person: Person, positions: DataFrame | None) -> Iterator[Part]:
     for table in (tables.windows, tables.late, tables.verdicts, tables.corrections):
-        where = _named(spark, table, person)
+        where = person.sql(spark.table(table).columns) if spark.catalog.tableExists(table) else None
         if where is not None:
             yield Part(table, where)
         if where is not None and table == tables.windows:
             yield Part(table, where, REVISIONS)
         if where is None and table == tables.late and positions is not None:
-            positions.createOrReplaceTempView(_POSITIONS)
+            view = f"rewindow_{secrets.token_hex(8)}"
+            positions.createTempView(view)
             same = "p.rw_partition = `partition` AND p.rw_offset = `offset`"
-            yield Part(table, f"EXISTS (SELECT 1 FROM {_POSITIONS} p WHERE {same})")
+            yield Part(table, f"EXISTS (SELECT 1 FROM {view} p WHERE {same})")
     yield Part(tables.quarantine, _in_texts(person, "raw", "raw_bytes"))
     yield Part(tables.emitted, _in_texts(person, "key", "value"))
     of_pipeline = f"pipeline = {literal(tables.windows.rsplit('.', 1)[1])} AND "
     yield Part(tables.timeline_state, of_pipeline + f"({person.text_sql('state')})")
     yield Part(tables.runs, f"output = {literal(tables.windows)} AND ({person.text_sql('reason')})", text="reason")
-
-
-_POSITIONS = "rewindow_erased_positions"
-
-
-def _named(spark: SparkSession, table: str, person: Person) -> str | None:
-    return person.sql(spark.table(table).columns) if spark.catalog.tableExists(table) else None
 
 
 def _in_texts(person: Person, *names: str) -> str:

@@ -2,6 +2,6 @@
 
 Pure Python: it imports nothing of Spark and no other package of this project. It is the specification that the Spark
 engine (`spark_jobs.replay`) is tested against, and the engine runs it where set operations cannot decide. Begin with
-`flink/job.py` (`LiveJob`): a source (`source`, `generators`, `valve`) in front of a window operator (`operator`,
-`lateness`) and the windows of `windows.py`. "Rule N" is a golden rule of `tests/golden/flink/README.md`.
+`flink/source.py`, which is in front of a window operator (`operator`, `lateness`) and the windows of `windows.py`;
+`tests/sequential` puts whole jobs together. "Rule N" is a golden rule of `tests/golden/flink/README.md`.
 """

@@ -7,6 +7,8 @@ A row function is called as it is written. A call of an aggregate becomes a fold
 The fold sorts the list by the records' positions. So no accumulator is merged or sent anywhere (many jobs have no
 `merge`), each value is what a single task of the live job computes, and filters, firings and sessions need nothing of
 their own: `collect_list` is an aggregate of Spark's.
+
+`doubts` tries them on a few records: does their value depend on chance, or on the order of the records?
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyspark.errors import ParseException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType
 
@@ -26,7 +28,7 @@ from spark_jobs.definition.functions import LiveFunction
 from spark_jobs.errors import DefinitionError, Problem
 from spark_jobs.functions import java, python
 from spark_jobs.functions.calls import FOLD, calls_of
-from spark_jobs.spark.gateway import jvm
+from spark_jobs.spark.gateway import JAVA_ERRORS, jvm
 
 _TRIED = "rw_row_"
 
@@ -142,3 +144,39 @@ def _with_folds(
         record = f"named_struct('rw_at', {at}, 'rw_key', {key}, 'rw_time', rw_event_time, 'rw_in', {given})"
         text = f"{text[: call.start]}{FOLD}{call.name}(collect_list({record}){call.filter}){text[call.stop :]}"
     return text
+
+
+SAMPLE = 1000
+"""Records that are tried."""
+_OTHER = "rw_other_order_"
+
+
+def doubts(records: DataFrame, pipeline: Pipeline) -> tuple[str, ...]:
+    """What is said of the functions in a plan: values that differ from one evaluation, or one order, to the next.
+
+    `records`: good canonical ones, of which a few are tried. Nothing is read where the definition has no functions.
+    """
+    if not pipeline.functions:
+        return ()
+    others = in_other_order(records.sparkSession, pipeline)
+    values = [F.expr(text).alias(name) for name, text in aggregates_of(pipeline).items()]
+    values += [F.expr(text).alias(f"{_OTHER}{name}") for name, text in others.items()]
+    sample = records.limit(SAMPLE).localCheckpoint()
+    groups = sample.groupBy(*(f"`{key}`" for key in pipeline.keys)).agg(*values)
+    try:
+        first, second = groups.collect(), groups.collect()
+    except JAVA_ERRORS:  # the trial mixes windows: where a function really fails, the run says so
+        return ()
+    said = []
+    if sorted(map(repr, first)) != sorted(map(repr, second)):
+        said.append(
+            "the definition's own functions give other values when they are called again for the same records: no run "
+            "can be repeated, and a night will find differences that are none"
+        )
+    said += [
+        f"aggregate `{name}` depends on the order of the records, which is taken from their positions; where the live "
+        "job depends on it too, write `ordered: true` for its function"
+        for name in others
+        if any(repr(row[name]) != repr(row[f"{_OTHER}{name}"]) for row in first)
+    ]
+    return tuple(said)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from spark_jobs.comparison.news import has_live_news
-from spark_jobs.comparison.stage import compare_run
+from spark_jobs.comparison.stage import compare_run, has_live_news
 from spark_jobs.corrections.stage import bring_corrections
 from spark_jobs.definition import Pipeline
 from spark_jobs.quality.configured import NO_FOLDER, gate_of

@@ -7,7 +7,7 @@ import shlex
 from typing import Any
 
 from spark_jobs.definition import Pipeline
-from spark_jobs.definition.policy import Policy
+from spark_jobs.definition.output import Policy
 from spark_jobs.formatting import iso, moment
 from spark_jobs.lakehouse.change import VISIBLE
 from spark_jobs.orchestration.links import report_path

@@ -13,7 +13,7 @@ from airflow.sdk import Param
 
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.fields import nearest
-from spark_jobs.definition.policy import Policy
+from spark_jobs.definition.output import Policy
 from spark_jobs.errors import DefinitionError, RunStateError
 from spark_jobs.formatting import visible
 from spark_jobs.operations.periods import KEEP_RUNS, retention, retention_or_forever

@@ -49,8 +49,11 @@ def project_files(answers: Answers, project: Path) -> list[ProjectFile]:
     return files_around(answers.name, definition_text(answers, project), answers.null_keys)
 
 
-def files_around(name: str, definition: str, null_keys: Collection[str] = ()) -> list[ProjectFile]:
-    """The definition of a pipeline, and what a project needs beside it."""
+def files_around(name: str, definition: str, null_keys: Collection[str] | None = None) -> list[ProjectFile]:
+    """The definition of a pipeline, and what a project needs beside it.
+
+    `null_keys`: the keys that records lack; None: no record was looked at.
+    """
     return [
         ProjectFile(f"dags/pipelines/{name}.yaml", definition),
         ProjectFile(f"expectations/{name}.json", suite_text(name, null_keys)),
@@ -164,8 +167,11 @@ def disorder_line(answers: Answers) -> str:
     )
 
 
-def suite_text(name: str, null_keys: Collection[str] = ()) -> str:
-    """The pipeline's own suite: one expectation for each count that a person can make stricter."""
+def suite_text(name: str, null_keys: Collection[str] | None = ()) -> str:
+    """The pipeline's own suite: one expectation for each count that a person can make stricter.
+
+    `null_keys`: the keys that records lack; None: no record was looked at, so each may be null as in the live job.
+    """
     expectations = [
         {
             "type": "expect_column_values_to_be_between",
@@ -177,8 +183,11 @@ def suite_text(name: str, null_keys: Collection[str] = ()) -> str:
     ]
     notes = "Begun with the definition. After the first run, `rewindow expectations new --force` drafts more."
     meta: dict[str, Any] = {"data": "windows"}
-    if null_keys:
+    if null_keys is None:
+        notes += " The live job gives windows of null keys too, so they are allowed: see `leave_out`."
+    elif null_keys:
         notes += f" Records without {', '.join(null_keys)} were seen, so null keys are allowed: see `leave_out`."
+    if null_keys is None or null_keys:
         meta["leave_out"] = ["windows/keys-not-null"]
     suite = {
         "name": name,

@@ -19,7 +19,7 @@ from spark_jobs.lakehouse.change import VISIBLE
 from spark_jobs.lakehouse.publication import Cause
 from spark_jobs.lakehouse.tables import Tables, starts_within
 from spark_jobs.quality.columns import COUNTS, INPUT_COLUMNS, RECONCILIATION_COLUMNS, RW_DAY
-from spark_jobs.quality.tables import table_of
+from spark_jobs.quality.live import table_of
 from spark_jobs.replay.columns import DROPPED, HISTORY_GONE, LATE, ON_TIME, PANE, STATE
 from spark_jobs.replay.spec import Panes, ReplaySpec
 from spark_jobs.runs.planning.plan_document import Plan

@@ -4,7 +4,7 @@ One pass over ids and positions finds the records that the live job's deduplicat
 duplicates are few. They are kept as places in the log, and everything else is read without them. The records of one id
 are folded in the order of the log, in the JVM.
 
-As Flink drops them: `spark_jobs.eventtime.flink.deduplication`, set by set. The arrival of a record stands for the
+As Flink drops them: `tests/sequential/flink.py`, set by set. The arrival of a record stands for the
 processing time at which the live job saw it. As Structured Streaming drops them: Spark rules 33 to 37.
 """
 
@@ -13,13 +13,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import ClassVar
 
 import numpy as np
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from spark_jobs.eventtime.spark.deduplication import DeduplicationKind
 from spark_jobs.eventtime.timestamps import MIN_TIMESTAMP
 from spark_jobs.replay.columns import (
     ARRIVAL,
@@ -49,6 +49,20 @@ TAKEN = f"array<{PLACE}>"
 
 Closes = Callable[[DataFrame, str, str], DataFrame]
 """Adds to the rows of a frame C of a column (epoch ms), in columns of a prefix: `{prefix}_arrival/_major/_minor`."""
+
+
+class DeduplicationKind(StrEnum):
+    """Which of Spark's operators drops duplicates, and for how long it remembers an id.
+
+    `within_watermark`: `dropDuplicatesWithinWatermark`, until the watermark has passed event time + delay.
+    `id_and_time`:
+    `dropDuplicates` with the event time among its columns, until the watermark has passed it. `id`: `dropDuplicates`
+    without it, for ever.
+    """
+
+    WITHIN_WATERMARK = "within_watermark"
+    ID_AND_TIME = "id_and_time"
+    ID = "id"
 
 
 class Deduplication(ABC):

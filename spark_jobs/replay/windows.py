@@ -79,7 +79,9 @@ def close_lookup(timeline: Timeline, spec: ReplaySpec, span: TimeRange) -> Close
 
 def complete_windows(records: DataFrame, spec: ReplaySpec, span: TimeRange) -> DataFrame:
     """As `replay_windows` for complete values alone, which need no timeline. Columns: keys, bounds, aggregates."""
-    return _complete_only(_in_range(records, spec, span), spec, span)
+    values = [F.expr(text).alias(complete_name(name)) for name, text in spec.aggregates.items()]
+    grouped, _, bounds = _group_by_window(_in_range(records, spec, span), spec, span, [*values, counted_alone()])
+    return grouped.select(*spec.keys, *bounds, *(complete_name(name) for name in spec.aggregates), ON_TIME, no_state())
 
 
 def replay_windows(
@@ -101,7 +103,8 @@ def replay_windows(
     """
     chosen = _in_range(records, spec, span)
     if only is not None:
-        chosen = _restricted(chosen, spec, span, only)
+        bounded = _with_bounds(chosen, spec, span)
+        chosen = matching(bounded, only, (*spec.keys, START, END)).select(*chosen.columns)
     lookup = close_lookup(timeline, spec, span)
     flushes = spec.flush and timeline.flushes
     classified = _classify(chosen, spec, lookup, band)
@@ -132,12 +135,6 @@ def _in_range(records: DataFrame, spec: ReplaySpec, span: TimeRange) -> DataFram
     assigned = assign_windows(in_span(records, windows, span), windows)
     chosen = assigned.where(is_within(F.col(START), span))
     return chosen.withColumn(INDEX, (grid.index(F.col(END)) - F.lit(first)).cast("int"))
-
-
-def _restricted(placed: DataFrame, spec: ReplaySpec, span: TimeRange, only: DataFrame) -> DataFrame:
-    """The (record, window) pairs of these windows alone: a semi-join before anything is aggregated."""
-    bounded = _with_bounds(placed, spec, span)
-    return matching(bounded, only, (*spec.keys, START, END)).select(*placed.columns)
 
 
 def windows_of_records(records: DataFrame, spec: ReplaySpec) -> DataFrame:
@@ -202,12 +199,6 @@ def _classify(placed: DataFrame, spec: ReplaySpec, lookup: CloseLookup, band: Ba
     if spec.allowed_lateness == 0:
         return placed.withColumn(_FITS, fits)
     return placed.withColumn(_FITS, fits).withColumn(_IN_TIME, comes_before(lookup.at_end, index, placed))
-
-
-def _complete_only(placed: DataFrame, spec: ReplaySpec, span: TimeRange) -> DataFrame:
-    values = [F.expr(text).alias(complete_name(name)) for name, text in spec.aggregates.items()]
-    grouped, _, bounds = _group_by_window(placed, spec, span, [*values, counted_alone()])
-    return grouped.select(*spec.keys, *bounds, *(complete_name(name) for name in spec.aggregates), ON_TIME, no_state())
 
 
 def counted_alone() -> Column:

@@ -44,7 +44,6 @@ RECONCILED_DAYS = 7
 
 _MAX_POINTS = 150_000
 _MAX_GROUPS = 250_000
-_QUARTER = 15 * MINUTE
 _RESOLUTIONS = (
     *(1, 10, 100, 200, 500),
     *(s * SECOND for s in (1, 2, 5, 10, 15, 30)),

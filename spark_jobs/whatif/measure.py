@@ -11,6 +11,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
+from spark_jobs.comparison.verdicts import same
+from spark_jobs.cutover.beside import DIFFERS, EXPECTED, FOUND, beside
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.mode import Mode
 from spark_jobs.errors import DefinitionError
@@ -21,6 +23,7 @@ from spark_jobs.replay.assign import END, START
 from spark_jobs.replay.columns import ARRIVAL, DROPPED, FIRED, LATE, NEVER, ON_TIME, STATE, position_names
 from spark_jobs.replay.engine import History, Replay
 from spark_jobs.replay.from_pipeline import windows_of
+from spark_jobs.replay.rounding import rounding_bounds, rounding_name
 from spark_jobs.replay.spec import Panes, ReplaySpec
 from spark_jobs.runs.planning.chunking import chunks_of
 from spark_jobs.runs.planning.plan import planned_records
@@ -29,9 +32,7 @@ from spark_jobs.runs.planning.planned_spec import spec_of_plan
 from spark_jobs.runs.work.progress import Progress
 from spark_jobs.sources import good, narrowed
 from spark_jobs.spark.cached import CachedFrames
-from spark_jobs.spark.conditions import any_of
 from spark_jobs.spark.gateway import query_execution
-from spark_jobs.spark.joins import OTHER, others, same
 from spark_jobs.whatif.definitions import Variant, reads_alike
 from spark_jobs.whatif.found import Against, Delay, Differs, Measured, WhatIf
 
@@ -40,8 +41,6 @@ _FIRST, _LAST = "rw_first_in", "rw_last_in"
 _CELLS = 1000
 """State is counted in so many cells of the processing time; what a cell holds is never counted too low."""
 _CLOSED = position_names(FIRED)[0]
-_EXACT = 1e-9
-"""Floating-point numbers that are closer, as a share of the larger one, differ by the order of additions."""
 
 
 def measure(spark: SparkSession, variants: Sequence[Variant], progress: Progress) -> WhatIf:
@@ -84,9 +83,9 @@ def _measured(spark: SparkSession, own: Pipeline, variant: Variant, plan: Plan, 
     pipeline = variant.pipeline
     history = History(good(records), plan.event_times, plan.processing_time_end)
     spec = spec_of_plan(spark, pipeline, plan, Mode.FAITHFUL, Panes.LAST)
-    times = {_FIRST: f"min({ARRIVAL})", _LAST: f"max({ARRIVAL})"}
+    more = {_FIRST: f"min({ARRIVAL})", _LAST: f"max({ARRIVAL})", **rounding_bounds(history.records, spec.aggregates)}
     with CachedFrames() as cache, Replay(history, spec) as replay:
-        windows = cache.keep(_windows(replay.with_aggregates(times), pipeline, plan))
+        windows = cache.keep(_windows(replay.with_aggregates(more), pipeline, plan))
         counted = windows.agg(
             F.count_if(F.col(ON_TIME) + F.col(LATE) > 0).alias("windows"),
             *(F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in (DROPPED, LATE)),
@@ -170,20 +169,16 @@ def _against(spark: SparkSession, own: Pipeline, windows: DataFrame, spec: Repla
     if not spark.catalog.tableExists(table):
         return None
     published = spark.table(table).where(F.col(STATE) == "closed")
-    names = [name for name in spec.aggregates if name in published.columns and name not in (_FIRST, _LAST)]
-    keys = list(spec.keys)
+    names, keys = [name for name in spec.aggregates if name in published.columns], list(spec.keys)
     bounds = [F.unix_millis("window_start").alias(START), F.unix_millis("window_end").alias(END)]
     before = published.select(*(f"`{key}`" for key in keys), *bounds, *(f"`{name}`" for name in names))
-    by = [*keys, START, END]
-    here = windows.where(F.col(STATE) == "closed").withColumn("rw_here", F.lit(True))
-    there = before.select(*others(by, OTHER), *others(names, OTHER), F.lit(True).alias("rw_there"))
-    joined = here.join(there, same(by, OTHER), "full_outer")
-    is_here, is_there = F.col("rw_here").isNotNull(), F.col("rw_there").isNotNull()
-    kinds = {name: windows.schema[name].dataType for name in names}
-    apart = {name: _differs(name, kind) for name, kind in kinds.items()}
-    differs = any_of(apart.values()) if apart else F.lit(False)
-    numeric = [name for name, kind in kinds.items() if isinstance(kind, t.NumericType)]
-    far = {name: F.abs(F.col(f"`{name}`") - F.col(f"`{OTHER}{name}`")).cast("double") for name in numeric}
+    here = windows.where(F.col(STATE) == "closed")
+    joined = beside(here, before, keys, names, carried=list(map(rounding_name, names)))
+    is_here, is_there = F.col(EXPECTED).isNotNull(), F.col(FOUND).isNotNull()
+    apart = {name: ~_equal(here, before, name) for name in names}
+    differs = F.col(DIFFERS)
+    numeric = [name for name in names if isinstance(here.schema[name].dataType, t.NumericType)]
+    far = {name: F.abs(_value(EXPECTED, name) - _value(FOUND, name)).cast("double") for name in numeric}
     both = is_here & is_there
     row = joined.agg(
         F.count_if(both & ~differs).alias("same"),
@@ -202,13 +197,16 @@ def _against(spark: SparkSession, own: Pipeline, windows: DataFrame, spec: Repla
     )
 
 
-def _differs(name: str, kind: t.DataType) -> Column:
-    here, there = F.col(f"`{name}`"), F.col(f"`{OTHER}{name}`")
-    unequal = ~here.eqNullSafe(there)
-    if not isinstance(kind, (t.DoubleType, t.FloatType)):
-        return unequal
-    near = F.abs(here - there) <= F.lit(_EXACT) * F.greatest(F.abs(here), F.abs(there))
-    return unequal & ~F.coalesce(near, F.lit(False))
+def _value(side: str, name: str) -> Column:
+    return F.col(f"{side}.`{name}`")
+
+
+def _equal(here: DataFrame, published: DataFrame, name: str) -> Column:
+    """Whether both values are equal but for the order of additions (`spark_jobs.replay.rounding`)."""
+    bound = rounding_name(name)
+    rounding = F.col(f"{EXPECTED}_{bound}") if bound in here.columns else None
+    own, other = here.schema[name].dataType, published.schema[name].dataType
+    return same(_value(EXPECTED, name), _value(FOUND, name), own, other, None, rounding)
 
 
 def _samples(
@@ -216,16 +214,17 @@ def _samples(
 ) -> Iterator[Differs]:
     """Some windows that differ, the first in time; of each the first column that does."""
     column = F.coalesce(*(F.when(apart[name], F.lit(name)) for name in names), F.lit(names[0]))
-    pairs = {c: [x for n in names for x in (F.lit(n), F.col(f"`{c}{n}`").cast("string"))] for c in ("", OTHER)}
-    value = {c: F.create_map(*pair) for c, pair in pairs.items()}
-    bounds = {"window_start": START, "window_end": END}
-    instants = {name: F.timestamp_millis(F.coalesce(at, f"{OTHER}{at}")) for name, at in bounds.items()}
+    value = {
+        side: F.create_map(*(x for n in names for x in (F.lit(n), _value(side, n).cast("string"))))
+        for side in (EXPECTED, FOUND)
+    }
+    instants = {name: F.timestamp_millis(at) for name, at in {"window_start": START, "window_end": END}.items()}
     rows = changed.select(
         *(instant.cast("string").alias(name) for name, instant in instants.items()),
-        F.array(*(F.coalesce(f"`{key}`", f"`{OTHER}{key}`").cast("string") for key in keys)).alias("keys"),
+        F.array(*(F.col(f"`{key}`").cast("string") for key in keys)).alias("keys"),
         column.alias("column"),
-        F.element_at(value[OTHER], column).alias("before"),
-        F.element_at(value[""], column).alias("after"),
+        F.element_at(value[FOUND], column).alias("before"),
+        F.element_at(value[EXPECTED], column).alias("after"),
     )
     order = ["window_start", "window_end", "keys"]
     for row in rows.orderBy(*order).limit(SAMPLES).collect():

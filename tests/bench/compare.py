@@ -13,8 +13,7 @@ from typing import Any
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from spark_jobs.comparison.news import has_live_news
-from spark_jobs.comparison.stage import compare_run
+from spark_jobs.comparison.stage import compare_run, has_live_news
 from spark_jobs.errors import RewindowError
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.runs.life.store import RunStore

@@ -12,7 +12,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.comparison.comparer import Comparer, Comparison
-from spark_jobs.comparison.emitted import read_emitted
+from spark_jobs.comparison.emitted import EmittedRows
 from spark_jobs.comparison.join_keys import key_types
 from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.definition.instants import format_instant
@@ -88,7 +88,7 @@ def compared(spark: SparkSession, pipeline: Pipeline) -> Iterator[Compared]:
     records = good(read_planned(spark, pipeline, plan))
     spec = spec_of(pipeline, [p.partition for p in plan.partitions])
     with Replay(History(records, plan.event_times, plan.processing_time_end), spec) as replay:
-        emitted = read_emitted(spark, pipeline, key_types(records.schema, spec.keys), plan.span)
+        emitted = EmittedRows(spark, pipeline, key_types(records.schema, spec.keys)).windows(plan.span)
         with Comparer(replay, pipeline, emitted, plan.chunks) as comparer:
             yield Compared(comparer.compare(), comparer)
 

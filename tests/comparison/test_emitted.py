@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql.types import StringType
 
-from spark_jobs.comparison.emitted import read_emitted
+from spark_jobs.comparison.emitted import EmittedRows
 from spark_jobs.definition import load_pipeline
 from spark_jobs.errors import DefinitionError, SourceError
 from spark_jobs.eventtime.ranges import TimeRange
@@ -42,7 +42,7 @@ def read(
     path = folder / "p.yaml"
     path.write_text(YAML.format(live=live.replace("\n", "\n  "), schema=schema, window=window))
     pipeline = load_pipeline(path)
-    found = read_emitted(spark, pipeline, {"carrier": StringType()}, span)
+    found = EmittedRows(spark, pipeline, {"carrier": StringType()}).windows(span)
     return pipeline, found
 
 

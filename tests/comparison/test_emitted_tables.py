@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyspark.sql.types import StringType
 
-from spark_jobs.comparison.emitted import read_emitted
+from spark_jobs.comparison.emitted import EmittedRows
 from spark_jobs.definition import Pipeline
 from spark_jobs.errors import SourceError
 from spark_jobs.eventtime.ranges import TimeRange
@@ -38,7 +38,7 @@ def of_table(table: str, **live: Any) -> Pipeline:
 
 
 def values(spark, defined: Pipeline) -> list[tuple]:
-    found = read_emitted(spark, defined, {"carrier": StringType()}, ALL)
+    found = EmittedRows(spark, defined, {"carrier": StringType()}).windows(ALL)
     columns = ("carrier", "window_start", "window_end", *(f"{name}__emitted" for name in found.values))
     return sorted(map(tuple, found.rows.select(*columns).collect()))
 

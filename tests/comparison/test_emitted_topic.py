@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 import pytest
 from pyspark.sql.types import StringType
 
-from spark_jobs.comparison.emitted import Emitted, EmittedRows, read_emitted, read_late_output
+from spark_jobs.comparison.emitted import Emitted, EmittedRows, read_late_output
 from spark_jobs.definition import Pipeline
 from spark_jobs.demo.kafka_broker import KafkaBroker
 from spark_jobs.errors import RewindowError, SourceError
@@ -40,7 +40,7 @@ def topic(spark, kafka: KafkaBroker) -> NewTopic:
 
 
 def read(spark, defined: Pipeline, held: CachedFrames | None = None) -> Emitted:
-    return read_emitted(spark, defined, {"carrier": StringType()}, ALL, held)
+    return EmittedRows(spark, defined, {"carrier": StringType()}, held).windows(ALL)
 
 
 def test_of_several_rows_the_last_by_position_counts_and_only_rows_up_to_the_pinned_offsets(

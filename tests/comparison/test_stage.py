@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs.comparison import chosen, stage
-from spark_jobs.comparison.news import has_live_news
+from spark_jobs.comparison.stage import has_live_news
 from spark_jobs.definition import Pipeline
 from spark_jobs.demo.kafka_broker import KafkaBroker
 from spark_jobs.lakehouse.tables import Tables

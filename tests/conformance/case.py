@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from spark_jobs.errors import DefinitionError
-from spark_jobs.eventtime.flink.job import Record
 from spark_jobs.eventtime.flink.strategy import WatermarkScope, WatermarkStrategy
 from spark_jobs.eventtime.flink.suppliers import GeneratorKind, supplier_of
 from spark_jobs.eventtime.timestamps import MIN_TIMESTAMP
@@ -20,6 +19,7 @@ from spark_jobs.eventtime.windows import (
     TumblingWindows,
 )
 from tests.conformance.case_file import CaseFile
+from tests.sequential.flink import Record
 
 FORMAT = "flink-oracle-case/1"
 _KINDS = {kind.value: kind for kind in GeneratorKind} | {"monotonous": GeneratorKind.ASCENDING}

@@ -12,9 +12,10 @@ from spark_jobs.eventtime.durations import HOUR, parse_duration
 from spark_jobs.eventtime.flink.strategy import WatermarkScope, WatermarkStrategy
 from spark_jobs.eventtime.flink.suppliers import AverageOfLast, Lag
 from spark_jobs.eventtime.flink.two_phases import Slices
-from spark_jobs.eventtime.flink.wall_clock import WallClockSessions, WallClockWindows, changes_of
+from spark_jobs.eventtime.flink.wall_clock import WallClockWindows, changes_of
 from spark_jobs.eventtime.windows import RegularWindows, SessionWindows, SlidingWindows
 from tests.conformance.case import Case
+from tests.sequential.flink import WallClockSessions
 
 FORMAT = "flink-sql-case/1"
 _EMIT = "table.exec.emit."

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from spark_jobs.eventtime.flink.job import LiveJob
 from tests.conformance.flink_sql_case import SqlCase, Version
+from tests.sequential.flink import LiveJob
 
 
 def run_sequential(case: SqlCase, version: Version, *, loses: bool = True) -> list[list[Any]]:

@@ -6,7 +6,6 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from spark_jobs.eventtime.flink.wall_clock import WallClockSessions
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.windows import AlignedWindows
 from spark_jobs.replay.assign import END, START
@@ -16,6 +15,7 @@ from spark_jobs.replay.flink.rules import FlinkRules
 from spark_jobs.replay.spec import Mode, Panes, ReplaySpec
 from tests.conformance.flink_sql_case import SqlCase, Version
 from tests.conformance.spark import case_history, case_records, rank
+from tests.sequential.flink import WallClockSessions
 
 _AGGREGATES = {
     "count": "count(*)",

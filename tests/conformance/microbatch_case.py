@@ -14,9 +14,7 @@ from zoneinfo import ZoneInfo
 from spark_jobs.eventtime.spark.aggregation import OutputMode
 from spark_jobs.eventtime.spark.batches import Batches, batches_of
 from spark_jobs.eventtime.spark.checkpoint import Checkpoint, read_checkpoint
-from spark_jobs.eventtime.spark.deduplication import DeduplicationKind
 from spark_jobs.eventtime.spark.intervals import CalendarInterval, parse_interval
-from spark_jobs.eventtime.spark.query import BatchSettings, Query
 from spark_jobs.eventtime.windows import (
     AnySessionWindows,
     CalendarSessionWindows,
@@ -24,7 +22,9 @@ from spark_jobs.eventtime.windows import (
     SlidingWindows,
     TumblingWindows,
 )
+from spark_jobs.replay.deduplication import DeduplicationKind
 from tests.conformance.case_file import CaseFile
+from tests.sequential.spark import BatchSettings, Query
 
 FORMAT = "spark-oracle-case/1"
 

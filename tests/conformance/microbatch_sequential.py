@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from spark_jobs.eventtime.spark.aggregation import Row
-from spark_jobs.eventtime.spark.query import BatchResult, ReadRecord, RunningQuery
 from tests.conformance.microbatch_case import MicroBatchCase
 from tests.conformance.microbatch_compare import MicroBatchOutcome, Run, row_of
+from tests.sequential.spark import BatchResult, ReadRecord, RunningQuery
 
 
 def run_sequential(case: MicroBatchCase) -> MicroBatchOutcome:

@@ -18,7 +18,6 @@ from spark_jobs.eventtime.flink.suppliers import GeneratorKind, supplier_of
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.spark.aggregation import OutputMode
 from spark_jobs.eventtime.spark.batches import Batch, BatchKind, BatchLog, OffsetRanges
-from spark_jobs.eventtime.spark.query import BatchSettings
 from spark_jobs.replay.assign import END, START
 from spark_jobs.replay.columns import ARRIVAL, DROPPED, PANE
 from spark_jobs.replay.deduplication import SparkDeduplication, without
@@ -28,6 +27,7 @@ from spark_jobs.replay.spark.rules import StructuredStreamingRules
 from spark_jobs.replay.spec import Mode, Panes, ReplaySpec
 from tests.conformance.microbatch_case import MicroBatchCase
 from tests.conformance.microbatch_compare import MicroBatchOutcome, Run, row_of
+from tests.sequential.spark import BatchSettings
 
 _AS_OF = "as_of_batch"
 _INPUT = 1000

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from spark_jobs.eventtime.flink.job import LiveJob
 from spark_jobs.eventtime.flink.strategy import WatermarkStrategy
 from spark_jobs.eventtime.timestamps import MIN_TIMESTAMP
 from tests.conformance.case import Case
 from tests.conformance.compare import Outcome, firing_row
+from tests.sequential.flink import LiveJob
 
 
 def run_sequential(case: Case, strategy: WatermarkStrategy) -> Outcome:

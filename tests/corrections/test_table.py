@@ -111,7 +111,7 @@ def assert_windows_wait_that_end_where_the_open_ones_begin(spark: SparkSession, 
 
     def ends() -> list[datetime]:
         found = due(scope_of(spark, job))
-        return [] if found is None else sorted(row["window_end"] for row in found.rows.collect())
+        return [] if found is None else sorted(row["window_end"] for row in found.collect())
 
     def compared_up_to(instant: datetime) -> None:
         spark.sql(f"UPDATE {comparisons} SET final_before = :at", args={"at": instant})

@@ -52,4 +52,4 @@ def test_emitted_text_that_is_no_number_is_a_mismatch_and_gets_a_correction(
     assert (counts["mismatch"], counts["match"]) == (1, 3), counts
     found = due(scope_of(spark, job))
     assert found is not None
-    assert [(row["k"], row["total__old"], row["total__new"]) for row in found.rows.collect()] == [("a", None, None)]
+    assert [(row["k"], row["total__old"], row["total__new"]) for row in found.collect()] == [("a", None, None)]

@@ -89,6 +89,15 @@ def test_what_is_not_replayed_is_refused_by_name(refusals, definition) -> None:
     assert "there is `window.time_zone` too" in message
 
 
+def test_window_table_functions_have_no_allowed_lateness(refusals, load, definition) -> None:
+    late = ("aggregates:", "allowed_lateness: 10 min\naggregates:")
+    for section in ("{}", "{aggregation: one_phase}"):
+        (message,) = refusals(definition(late, with_section(section)))
+        assert "allowed_lateness: does not go with window table functions" in message
+    assert load(definition(late, with_section("{windows: group_by}"))).allowed_lateness == 600_000
+    assert load(definition(late)).allowed_lateness == 600_000
+
+
 def test_restarts_are_refused_where_several_subtasks_hold_records_back(load, refusals, definition) -> None:
     live = (
         "live: {source: {kind: table, table: live.windows}, window: {start: s}, restarts: ['2013-02-01T10:00:00Z']}\n"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.definition import Pipeline, load_pipeline, load_pipelines
+from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.definition.loading import project_folder, refuse_shared
 from spark_jobs.errors import DefinitionError
 
@@ -171,29 +171,6 @@ def test_a_missing_file_names_the_one_that_was_probably_meant(definition, tmp_pa
     )
 
 
-def test_a_folder_gives_its_pipelines_by_name(definition, tmp_path: Path) -> None:
-    (tmp_path / "1.yaml").write_text(definition(("name: p", "name: zebra")))
-    (tmp_path / "2.yml").write_text(definition(("name: p", "name: ant")))
-    (tmp_path / "notes.txt").write_text("no pipeline")
-    assert list(load_pipelines(tmp_path, {})) == ["ant", "zebra"]
-
-
-def test_the_problems_of_a_folder_are_told_together(definition, tmp_path: Path) -> None:
-    (tmp_path / "a.yaml").write_text(definition(("1 h", "1 hour long")))
-    (tmp_path / "b.yaml").write_text(definition())
-    (tmp_path / "c.yaml").write_text(definition())
-    (tmp_path / "d.yaml").write_text(definition(("name: p", "name: q\noutput: {table: p}")))
-    with pytest.raises(DefinitionError) as refused:
-        load_pipelines(tmp_path, {})
-    assert str(refused.value).replace(f"{tmp_path}/", "").splitlines() == [
-        "a.yaml:14: window.size: `1 hour long` is not a duration; "
-        "write one like `30 min`, `1 h 30 min`, `200 ms`, `2 days` or `PT30M`",
-        "c.yaml:1: name: `p` is taken by b.yaml:1; choose another name",
-        "c.yaml:1: output.table: `default.p` is taken by b.yaml:1; choose another name",
-        "d.yaml:2: output.table: `default.p` is taken by b.yaml:1; choose another name",
-    ]
-
-
 def test_a_pipeline_is_refused_where_another_one_of_its_folder_has_its_table(definition, tmp_path: Path) -> None:
     same = "output: {namespace: repro, table: %s}"
     (tmp_path / "a.yaml").write_text(definition(("name: p", "name: p\n" + same % "same")))
@@ -208,8 +185,3 @@ def test_a_pipeline_is_refused_where_another_one_of_its_folder_has_its_table(def
     (tmp_path / "d.yaml").write_text(definition(("name: p", "name: q\n" + same % "same")))
     (tmp_path / "a.yaml").unlink()
     refuse_shared(load_pipeline(tmp_path / "d.yaml"))  # a draft of the same pipeline
-
-
-def test_a_missing_folder_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DefinitionError, match="there is no such folder"):
-        load_pipelines(tmp_path / "nowhere")

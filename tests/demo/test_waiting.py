@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_jobs.demo.waiting import becomes_true
+from spark_jobs.demo.supervised import becomes_true
 
 
 def test_a_condition_that_becomes_true_ends_the_wait() -> None:

@@ -16,7 +16,7 @@ from pyiceberg.avro.file import AvroFile
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyspark.sql import functions as F
 
-from spark_jobs.definition.policy import Policy
+from spark_jobs.definition.output import Policy
 from spark_jobs.erasure.forget import Forgetting, Request
 from spark_jobs.erasure.person import person_of
 from spark_jobs.errors import DefinitionError, RunStateError

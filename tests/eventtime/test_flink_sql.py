@@ -8,10 +8,11 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from spark_jobs.eventtime.durations import HOUR, MINUTE
-from spark_jobs.eventtime.flink.two_phases import LocalBuffer, Slices
+from spark_jobs.eventtime.flink.two_phases import Slices
 from spark_jobs.eventtime.flink.wall_clock import WallClockWindows, fires_at, wall_clock
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.windows import TumblingWindows
+from tests.sequential.flink import LocalBuffer
 
 BERLIN = ZoneInfo("Europe/Berlin")
 HOURS = WallClockWindows(TumblingWindows(HOUR), BERLIN)

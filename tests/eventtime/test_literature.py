@@ -6,13 +6,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from spark_jobs.eventtime.flink.generators import Event
-from spark_jobs.eventtime.flink.job import LiveJob, Record
 from spark_jobs.eventtime.flink.source import Source
 from spark_jobs.eventtime.flink.strategy import WatermarkStrategy
 from spark_jobs.eventtime.flink.suppliers import Lag
 from spark_jobs.eventtime.windows import TumblingWindows
 from tests.conformance.case import Case
 from tests.conformance.sequential import run_sequential
+from tests.sequential.flink import LiveJob, Record
 
 PAGE = Path("docs/semantics.md")
 EVENTS = [7, 11, 9, 15, 12, 13, 17, 14, 21, 24, 22, 19]

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import pytest
 
-from spark_jobs.eventtime.flink.job import LiveJob, Record
 from spark_jobs.eventtime.flink.operator import Firing, WindowOperator
 from spark_jobs.eventtime.flink.strategy import WatermarkStrategy
 from spark_jobs.eventtime.flink.suppliers import Ascending
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP
 from spark_jobs.eventtime.windows import AlignedWindows, SlidingWindows, TumblingWindows
 from tests.eventtime.drawing import table
+from tests.sequential.flink import LiveJob, Record
 
 CASES: dict[str, tuple[AlignedWindows, int, str]] = {
     "a window fires when the watermark reaches its last timestamp": (

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from pyspark.sql import functions as F
 
 from spark_jobs.definition import Pipeline, load_pipeline
-from spark_jobs.definition.policy import Policy
+from spark_jobs.definition.output import Policy
 from spark_jobs.errors import RewindowError
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.lakehouse.ledger import Ledger

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from spark_jobs.eventtime.flink.deduplication import FirstByProcessingTime, FirstByRowTime, UpdateType
+from spark_jobs.definition.deduplicate import UpdateType
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP
+from tests.sequential.flink import FirstByProcessingTime, FirstByRowTime
 
 FOLDER = Path("tests/golden/flink_deduplication")
 CASES = sorted(FOLDER.glob("*.json"))

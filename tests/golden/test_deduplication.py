@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.eventtime.flink.deduplication import FirstByRowTime
 from tests.golden.deduplication_cases import CASES, DeduplicationCase, run_sequential
+from tests.sequential.flink import FirstByRowTime
 
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)

@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.definition import load_pipeline
-from spark_jobs.definition.policy import Policy
+from spark_jobs.definition.output import Policy
 from spark_jobs.errors import CatalogError, RunStateError
 from spark_jobs.lakehouse.ledger import Ledger
 from spark_jobs.lakehouse.probe import check_branches

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from spark_jobs.definition import load_pipeline
-from spark_jobs.definition.policy import Policy
+from spark_jobs.definition.output import Policy
 from spark_jobs.errors import EmptyRangeError
 from spark_jobs.lakehouse.ledger import Ledger
 from spark_jobs.lakehouse.published_table import PublishedTable

@@ -24,7 +24,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.definition import load_pipeline
 from spark_jobs.demo.airflow import Airflow, DagRun, waits_for_approval
-from spark_jobs.demo.waiting import becomes_true
+from spark_jobs.demo.supervised import becomes_true
 from spark_jobs.runs.life.documents import Application, Approval, Gate, Outcome
 from spark_jobs.runs.life.status import Stage
 from spark_jobs.runs.life.store import PAGE, REPORT, RunStore
@@ -271,7 +271,9 @@ def test_a_published_run_that_is_cleared_publishes_nothing_a_second_time(
     run = runs.killed
     assert airflow.wait(run, PATIENCE) == "success", airflow.failures(run)
     before = spark.sql("SELECT count(*) FROM rewindow.airflow.plain.snapshots").collect()[0][0]
-    airflow.clear(run, ["publish"], downstream=True)
+    cleared = {"task_ids": ["publish"], "include_downstream": True}
+    whole = {"dry_run": False, "dag_run_id": run.run_id, "only_failed": False, "reset_dag_runs": True}
+    airflow.post(f"/dags/{run.dag_id}/clearTaskInstances", whole | cleared)
     assert airflow.wait(run, PATIENCE) == "success"
     assert spark.sql("SELECT count(*) FROM rewindow.airflow.plain.snapshots").collect()[0][0] == before
 

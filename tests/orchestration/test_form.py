@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from spark_jobs.definition import load_pipeline
-from spark_jobs.definition.policy import Policy
+from spark_jobs.definition.output import Policy
 from spark_jobs.errors import DefinitionError, RunStateError
 from spark_jobs.orchestration.describe import described, escaped
 from spark_jobs.orchestration.form import (

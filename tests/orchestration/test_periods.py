@@ -8,7 +8,7 @@ import pytest
 from airflow.sdk.execution_time.context import OutletEventAccessors
 
 from spark_jobs.definition import load_pipeline
-from spark_jobs.definition.policy import Policy
+from spark_jobs.definition.output import Policy
 from spark_jobs.errors import DefinitionError
 from spark_jobs.orchestration.dags import asset_of, asset_of_periods, backfill_dag
 from spark_jobs.orchestration.operators import refuse_other_approver, tell_periods

@@ -132,6 +132,8 @@ def test_the_command_writes_the_draft_and_lists_what_is_left(tmp_path: Path, mon
     for file in ("dags/pipelines/orders_hourly.yaml", "dags/rewindow_pipelines.py", "dags/pipeline.schema.json",
                  "expectations/orders_hourly.json", "expectations/windows.json"):  # fmt: skip
         assert (tmp_path / file).exists() and file in result.output
+    own = json.loads((tmp_path / "expectations/orders_hourly.json").read_text())
+    assert own["meta"]["leave_out"] == ["windows/keys-not-null"], "the query gives windows of null keys too"
 
 
 ODD_NAMES = ["a\nlive: {source: {kind: files}}\nb", "a: b", "a # b", "a}, x: {y", "\u2028x: 1", "\x85x: 1", "${HOME}",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -104,8 +105,9 @@ class Project:
         return done.stdout
 
     def page(self) -> Path:
-        """The newest report."""
-        return max((self._folder / "home/runs").glob(f"*/{PAGE}"), key=lambda page: page.stat().st_mtime)
+        """A copy of the newest report: what is decided later draws it anew."""
+        newest = max((self._folder / "home/runs").glob(f"*/{PAGE}"), key=lambda page: page.stat().st_mtime)
+        return shutil.copy(newest, self._folder / f"{newest.parent.name}.html")
 
 
 def pages(folder: Path) -> dict[str, Path]:
@@ -119,14 +121,14 @@ def pages(folder: Path) -> dict[str, Path]:
     project.rewindow("run", "rides")
     found["report-unchanged"] = project.page()
     query = "SELECT city, window_start, window_end, rides, revenue FROM rewindow.default.rides WHERE state = 'closed'"
-    windows = [json.loads(line) for line in project.rewindow("sql", query, "--json").splitlines()]
+    windows = [json.loads(line) for line in project.rewindow("sql", query, "--json", "--limit", "10000").splitlines()]
     write(folder / "data/late.jsonl", late_rides(log))
     project.rewindow("reconcile", "rides", code=3)
     found["report-late-rides"] = project.page()
-    project.rewindow("publish", found["report-late-rides"].parent.name, "--reason", "the app was offline")
+    project.rewindow("publish", found["report-late-rides"].stem, "--reason", "the app was offline")
     write(folder / "emitted.jsonl", emitted_by_a_wrong_job(windows))
     project.definition.write_text(project.definition.read_text() + _LIVE)
-    project.rewindow("run", "rides", code=3)
+    project.rewindow("run", "rides")
     found["report-wrong-job"] = project.page()
     return found
 

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from spark_jobs.cli.options import console
 from spark_jobs.cli.output import print_result
 from spark_jobs.definition import load_pipeline
-from spark_jobs.definition.policy import Policy
+from spark_jobs.definition.output import Policy
 from spark_jobs.errors import HistoryError
 from spark_jobs.lakehouse.change import VISIBLE
 from spark_jobs.lakehouse.ledger import Ledger

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.definition import Pipeline, load_pipeline
-from spark_jobs.definition.policy import Policy
+from spark_jobs.definition.output import Policy
 from spark_jobs.errors import CatalogError, DefinitionError
 from spark_jobs.lakehouse.ledger import Ledger
 from spark_jobs.lakehouse.published_table import PublishedTable

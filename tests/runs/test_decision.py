@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_jobs.definition.output import Publish
-from spark_jobs.definition.policy import Policy
+from spark_jobs.definition.output import Policy, Publish
 from spark_jobs.errors import DefinitionError
 from spark_jobs.runs.life.documents import Changes, ExpectationResult, Gate
 from spark_jobs.runs.life.permission import Action, decide, effective_policy

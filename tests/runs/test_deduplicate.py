@@ -11,7 +11,6 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.eventtime.durations import MINUTE
-from spark_jobs.eventtime.flink.deduplication import FirstByProcessingTime
 from spark_jobs.lakehouse.change import VISIBLE
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.runs.life.documents import Changes, Request, Requested
@@ -22,6 +21,7 @@ from spark_jobs.runs.work.progress import NoProgress
 from spark_jobs.submit.application import execute_stage, plan_stage
 from tests.runs.small_runs import T0, definition_text, record, run, write
 from tests.sampling import IN_FULL, first_of
+from tests.sequential.flink import FirstByProcessingTime
 
 WITHIN = 5 * MINUTE
 DEDUPLICATE = {

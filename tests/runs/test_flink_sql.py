@@ -10,7 +10,6 @@ import pytest
 
 from spark_jobs.definition import Pipeline
 from spark_jobs.eventtime.durations import HOUR
-from spark_jobs.eventtime.flink.job import LiveJob, Record
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.replay.defined_windows import losing_slices_of, slices_of, windows_of
 from spark_jobs.replay.from_pipeline import strategy_of
@@ -20,6 +19,7 @@ from spark_jobs.runs.work.backfill import execute
 from spark_jobs.runs.work.progress import LogProgress
 from tests.runs.small_nights import log_of, tables_of
 from tests.runs.small_runs import pipeline, run, write
+from tests.sequential.flink import LiveJob, Record
 
 SUBTASKS = "generator: lag, lag: 0 s, subtasks: [[0], [1]]"
 MINUTES = "window: {type: tumbling, size: 1 min}"

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from spark_jobs.definition import Pipeline, load_pipeline
-from spark_jobs.definition.policy import Policy
+from spark_jobs.definition.output import Policy
 from spark_jobs.errors import CatalogError, DefinitionError, NotApprovedError, RewindowError, RunStateError
 from spark_jobs.lakehouse.branches import PublicationBranches
 from spark_jobs.lakehouse.ledger import Ledger

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from spark_jobs.definition import load_pipeline
 from spark_jobs.definition.instants import format_instant
-from spark_jobs.definition.output import Publish
-from spark_jobs.definition.policy import Policy
+from spark_jobs.definition.output import Policy, Publish
 from spark_jobs.lakehouse.published_table import PublishedTable
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.orchestration.operators import changed_range

@@ -15,7 +15,6 @@ from pyspark.sql import SparkSession
 from spark_jobs.cli.output import print_plan, print_reasons
 from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.errors import DefinitionError, HistoryError
-from spark_jobs.eventtime.flink.job import LiveJob, Record
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP
 from spark_jobs.eventtime.windows import TumblingWindows
 from spark_jobs.lakehouse.tables import Tables
@@ -33,6 +32,7 @@ from tests.runs.small_nights import tables_of
 from tests.runs.small_runs import MINUTE, T0, write
 from tests.runs.small_unions import JOBS, pipeline
 from tests.sampling import sample
+from tests.sequential.flink import LiveJob, Record
 
 
 def log_of(seed: int, count: int) -> list[tuple[str, dict]]:

@@ -18,7 +18,7 @@ from typing import IO
 from py4j.protocol import Py4JError, Py4JJavaError
 
 from spark_jobs.demo.kafka_broker import JARS, launched
-from spark_jobs.demo.waiting import becomes_true
+from spark_jobs.demo.supervised import becomes_true
 from spark_jobs.errors import EnvironmentSetupError
 from spark_jobs.spark.gateway import JavaObject
 from spark_jobs.spark.java import java_reason

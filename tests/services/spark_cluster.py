@@ -18,8 +18,7 @@ import httpx
 import pyspark
 
 from spark_jobs.demo.ports import free_port
-from spark_jobs.demo.supervised import Supervised
-from spark_jobs.demo.waiting import becomes_true
+from spark_jobs.demo.supervised import Supervised, becomes_true
 from spark_jobs.errors import EnvironmentSetupError
 from spark_jobs.spark.java import find_java
 

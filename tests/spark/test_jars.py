@@ -14,10 +14,19 @@ from spark_jobs.errors import EnvironmentSetupError
 from spark_jobs.marks.flink import RUNTIME_PACKAGE
 from spark_jobs.project.flink_parser import PARSER_PACKAGE
 from spark_jobs.settings import Variable
-from spark_jobs.spark import pinned_jars
-from spark_jobs.spark.jars import CLASS_PATH, fetch_jars, keep_files, known_files, package_folder, with_jar_files
+from spark_jobs.spark import jars as jars_module
+from spark_jobs.spark.jars import (
+    CLASS_PATH,
+    check_jars,
+    fetch_jars,
+    is_pinned,
+    keep_files,
+    known_files,
+    package_folder,
+    pinned,
+    with_jar_files,
+)
 from spark_jobs.spark.jvm import PACKAGES, ivy_folder, jar_file, jvm_settings, packages
-from spark_jobs.spark.pinned_jars import check_jars, is_pinned, pinned
 
 
 @pytest.fixture
@@ -109,7 +118,7 @@ def test_a_jar_that_was_checked_is_read_again_only_where_it_has_changed(tmp_path
     jar = shutil.copyfile(jar_file(PACKAGES[1]), tmp_path / jar_file(PACKAGES[1]).name)
     check_jars([jar], PACKAGES, tmp_path / "checked")
     with monkeypatch.context() as patch:
-        patch.setattr(pinned_jars, "file_digest", None)  # it would be called
+        patch.setattr(jars_module, "file_digest", None)  # it would be called
         check_jars([jar], PACKAGES, tmp_path / "checked")
     (tmp_path / "checked").write_text("{}[")
     check_jars([jar], PACKAGES, tmp_path / "checked")

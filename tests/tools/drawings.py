@@ -11,10 +11,10 @@ from html import escape
 from pathlib import Path
 
 from spark_jobs.eventtime.durations import HOUR, MINUTE
-from spark_jobs.eventtime.flink.job import JobResult, LiveJob, Record
 from spark_jobs.eventtime.flink.strategy import WatermarkStrategy
 from spark_jobs.eventtime.flink.suppliers import BoundedOutOfOrderness
 from spark_jobs.eventtime.windows import TumblingWindows
+from tests.sequential.flink import JobResult, LiveJob, Record
 
 FOLDER = Path("docs/drawings")
 _WIDTH = 680

@@ -10,15 +10,15 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from spark_jobs.eventtime.durations import MINUTE
-from spark_jobs.eventtime.flink.job import LiveJob, Record
 from spark_jobs.eventtime.flink.strategy import WatermarkStrategy
 from spark_jobs.eventtime.flink.suppliers import BoundedOutOfOrderness
 from spark_jobs.eventtime.kafka_streams.task import Task, Topology
 from spark_jobs.eventtime.kafka_streams.windows import HoppingWindows
 from spark_jobs.eventtime.spark.aggregation import OutputMode
 from spark_jobs.eventtime.spark.batches import Batch, BatchKind
-from spark_jobs.eventtime.spark.query import BatchSettings, Query, ReadRecord, RunningQuery
 from spark_jobs.eventtime.windows import TumblingWindows
+from tests.sequential.flink import LiveJob, Record
+from tests.sequential.spark import BatchSettings, Query, ReadRecord, RunningQuery
 from tests.tools.drawings import FOLDER, Drawing
 
 _SIZE = 10 * MINUTE

@@ -7,12 +7,19 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP
 from tests.walk.log import Place, Record
 from tests.walk.plan import Shape
 from tests.walk.published import Published, Row
 from tests.walk.truth import Cell, Counted, Truth, assigner_of, key_of, lateness_of, truth_of, truth_of_query
 
 _NOTHING = Counted()
+
+
+def _firsts(records: Sequence[Record]) -> dict[int, tuple[int, tuple[int, int, int]]]:
+    """The first record of each partition: its offset, and its position in the log."""
+    placed = [(*r.place, r.arrival) for r in records if r.place is not None]
+    return {p: (offset, (arrival, p, offset)) for p, offset, arrival in sorted(placed, reverse=True)}
 
 
 @dataclass(frozen=True)
@@ -170,7 +177,7 @@ class Case:
             if row != was:
                 yield f"{cell} lies outside of the run's range: {was} became {row}"
             return
-        if self.gone and self._is_final(cell) and row == was:
+        if self.gone and row == was and (self._is_final(cell) or self._was_decided(cell)):
             return
         if row is not None and row.is_kept:
             yield from self._of_kept(cell, row, was)
@@ -250,6 +257,20 @@ class Case:
     def _is_final(self, cell: Cell) -> bool:
         """Whether the window was final before the first record that is still there."""
         return self.whole.closed(cell[2], lateness_of(self.shape)) < self._first
+
+    def _was_decided(self, cell: Cell) -> bool:
+        """Whether the window was final before the first record of a partition that has lost its beginning.
+
+        Records that are gone had moved the watermark until then, so it can stay, also where other partitions are whole.
+        """
+        return self.whole.closed(cell[2], lateness_of(self.shape)) < self._first_after_loss
+
+    @cached_property
+    def _first_after_loss(self) -> tuple[int, int, int]:
+        left = _firsts(self.present)
+        never = (MAX_TIMESTAMP, 0, 0)
+        lost = [p for p, (offset, _) in _firsts(self.gone).items() if p not in left or offset < left[p][0]]
+        return min((left[p][1] if p in left else never for p in lost), default=(0, 0, 0))
 
     @cached_property
     def _first(self) -> tuple[int, int, int]:

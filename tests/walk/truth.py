@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from spark_jobs.eventtime.durations import SECOND
-from spark_jobs.eventtime.flink.deduplication import FirstByProcessingTime
 from spark_jobs.eventtime.flink.generators import Event
 from spark_jobs.eventtime.flink.lateness import is_window_late
 from spark_jobs.eventtime.flink.operator import Firing, WindowOperator
@@ -17,10 +16,11 @@ from spark_jobs.eventtime.flink.strategy import WatermarkStrategy
 from spark_jobs.eventtime.flink.suppliers import BoundedOutOfOrderness
 from spark_jobs.eventtime.spark.aggregation import OutputMode
 from spark_jobs.eventtime.spark.batches import Batch, BatchKind
-from spark_jobs.eventtime.spark.query import BatchSettings, Query, ReadRecord, RunningQuery
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP
 from spark_jobs.eventtime.windows import SessionWindows, SlidingWindows, TumblingWindows, Window, WindowAssigner
 from tests.runs.small_runs import T0
+from tests.sequential.flink import FirstByProcessingTime
+from tests.sequential.spark import BatchSettings, Query, ReadRecord, RunningQuery
 from tests.walk.log import Place, Record
 from tests.walk.plan import Shape
 

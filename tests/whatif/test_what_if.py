@@ -101,6 +101,23 @@ def _assert_measured(
     assert most <= one.state <= most + 3, (one.name, most, one.state)
 
 
+def test_a_change_that_no_order_of_additions_makes_is_a_difference(spark, tmp_path) -> None:
+    path = tmp_path / "sums.yaml"
+    sums = definition_text("sums", tmp_path / "data", namespace="what_if_sums", aggregates="total: sum(v * 1.1D)")
+    path.write_text(sums)
+    defined = load_pipeline(path)
+    write(tmp_path / "data", log_of(7, count=100))
+    execute(spark, defined, make_plan(spark, defined), NoProgress())
+    table = Tables.of(defined).windows
+    own = variants_of(defined, SETS)[:1]
+    assert measure(spark, own, NoProgress()).definitions[0].against.different == 0
+    first = spark.table(table).where("state = 'closed'").orderBy("window_start", "k").first()
+    of_first = f"window_start = TIMESTAMP '{first['window_start']}' AND k = '{first['k']}'"
+    spark.sql(f"UPDATE {table} SET total = total * (1 + 1e-10D) WHERE {of_first}")
+    against = measure(spark, own, NoProgress()).definitions[0].against
+    assert (against.different, against.samples[0].column) == (1, "total")
+
+
 @pytest.mark.parametrize(
     ("sets", "said"),
     [

@@ -131,6 +131,15 @@ class FlinkPipeline(Pipeline):
             refuse_other_jobs(section, window, watermark, history)
         return section
 
+    @field_validator("allowed_lateness")
+    @classmethod
+    def _lateness_of_the_job(cls, lateness: int, info: ValidationInfo) -> int:
+        section = info.data.get("flink_sql")
+        if lateness and section is not None and section.windows == "table_function":
+            hint = "Flink takes `table.exec.emit.allow-lateness` for `windows: group_by` alone: write 0 s"
+            raise Refusal("does not go with window table functions, which drop every late record", hint)
+        return lateness
+
     @field_validator("window")
     @classmethod
     def _gaps_are_fixed(cls, window: Any) -> Any:

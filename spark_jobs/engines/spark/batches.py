@@ -19,7 +19,7 @@ from spark_jobs.definition.instants import format_instant
 from spark_jobs.definition.union import of_union
 from spark_jobs.engines.live_engine import Recorded
 from spark_jobs.engines.spark.gaps import instead_of_all, without_gaps
-from spark_jobs.engines.spark.kept import with_archive
+from spark_jobs.engines.spark.kept import counted_query, with_archive
 from spark_jobs.errors import DefinitionError, HistoryError
 from spark_jobs.eventtime.durations import format_duration
 from spark_jobs.eventtime.ranges import TimeRange
@@ -80,6 +80,11 @@ class LiveBatches(Recorded):
     def up_to_batch(self, number: int) -> LiveBatches:
         """The batches up to this number, inclusive."""
         return replace(self, batches=self.batches.where(self.batches.numbers <= number))
+
+    @property
+    def watermark(self) -> int:
+        """The largest watermark of theirs, epoch ms."""
+        return int(self.batches.watermarks.max())
 
     @property
     def until(self) -> int:
@@ -159,7 +164,7 @@ def live_batches(
     watermark = pipeline.watermark
     if not isinstance(watermark, StreamingWatermark):
         return None
-    key = Tables.of(pipeline).checkpoint, pipeline.definition_hash
+    key = Tables.of(pipeline).checkpoint, pipeline.definition_hash, counted_query()
     if watermark.checkpoint is None:
         stamp = None if as_of is None else tuple(sorted(as_of.items()))
         known = None if stamp is None else _READ.get(key, stamp)

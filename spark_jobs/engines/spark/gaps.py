@@ -134,7 +134,7 @@ def _ticks(
 
     Partitions without a start offset begin with their first record.
     """
-    read = _read(spark, pipeline, starts, ends, interval, since, until)
+    read = _read(records_between(spark, pipeline, starts, ends), pipeline, interval, since, until)
     tick, partition, end, largest = (column.to_numpy().astype(np.int64) for column in read.columns)
     times, row = np.unique(tick, return_inverse=True)
     latest = np.full(len(times), NO_TIME, dtype=np.int64)
@@ -149,17 +149,9 @@ def _ticks(
     return Ticks(times, latest, reached)
 
 
-def _read(
-    spark: SparkSession,
-    pipeline: Pipeline,
-    starts: Mapping[int, int],
-    ends: Mapping[int, int] | None,
-    interval: int,
-    since: int,
-    until: int,
-) -> pa.Table:
+def _read(records: DataFrame, pipeline: Pipeline, interval: int, since: int, until: int) -> pa.Table:
     """One row a tick before `until` and partition that had records then: end offset, largest event time."""
-    records = records_between(spark, pipeline, starts, ends).where(F.col(ARRIVAL).isNotNull())
+    records = records.where(F.col(ARRIVAL).isNotNull())
     time = F.greatest(F.col(ARRIVAL), F.lit(since).cast("bigint"))
     tick = (F.call_function("div", time, F.lit(interval)) + 1) * F.lit(interval)
     known = F.when(F.col(REASON).isNull(), F.col(EVENT_TIME))

@@ -5,7 +5,10 @@ Only those of the life that the query has now count, see `spark_jobs.eventtime.s
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from enum import Enum, auto
 
 from pyspark.sql import SparkSession
 
@@ -26,10 +29,39 @@ from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.sources.checkpoint import CheckpointFiles, checkpoint_files, parsed_checkpoint, read_once, texts_of
 
 
+class OfTwo(Enum):
+    """Which of two queries counts where the checkpoint is of another one than what runs have kept."""
+
+    NEITHER = auto()
+    KEPT = auto()
+    NOW = auto()
+
+
+_OF_TWO = ContextVar("rewindow_query", default=OfTwo.NEITHER)
+
+
+@contextmanager
+def of_two_queries(which: OfTwo) -> Iterator[None]:
+    """While it lasts, this one counts where the checkpoint is of another query than what runs have kept."""
+    before = _OF_TWO.set(which)
+    try:
+        yield
+    finally:
+        _OF_TWO.reset(before)
+
+
+def counted_query() -> OfTwo:
+    """Which of two queries counts here."""
+    return _OF_TWO.get()
+
+
 def with_archive(
     spark: SparkSession, pipeline: Pipeline, watermark: StreamingWatermark, now: Checkpoint, path: str
 ) -> Checkpoint:
-    """The checkpoint, and what earlier runs have kept of the life that it is of."""
+    """The checkpoint, and what earlier runs have kept of the life that it is of.
+
+    Raises HistoryError where the runs have kept batches of another query, unless `of_two_queries` says which counts.
+    """
     table = Tables.of(pipeline).checkpoint
     queries = archived_queries(spark, table)
     if now.query in queries:
@@ -37,14 +69,16 @@ def with_archive(
         other = _other_life(archived, now, watermark, path)
         known = archived if other is None else archived.below(other)
         return of_this_life(known, now).then(now)
-    if queries:
-        raise HistoryError(
-            f"the checkpoint is of another query (id {now.query}) than before (id {', '.join(sorted(queries))}): it "
-            "was deleted and begun anew",
-            path,
-            "Its batches belong to another life of the query. Write to another table under `output`.",
-        )
-    return now
+    if not queries or counted_query() is OfTwo.NOW:
+        return now
+    if counted_query() is OfTwo.KEPT:
+        return parsed_checkpoint(archived_texts(spark, table, *queries), path)
+    raise HistoryError(
+        f"the checkpoint is of another query (id {now.query}) than before (id {', '.join(sorted(queries))}): it "
+        "was deleted and begun anew",
+        path,
+        "Its batches belong to another life of the query. Write to another table under `output`.",
+    )
 
 
 def keep_batches(spark: SparkSession, pipeline: Pipeline) -> int:

@@ -12,8 +12,7 @@ takes out of its buffer only after the close: where the grid of `next_flush` mis
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from dataclasses import dataclass
 from zoneinfo import ZoneInfo
 
 from spark_jobs.eventtime.durations import HOUR, format_duration
@@ -21,15 +20,11 @@ from spark_jobs.eventtime.flink.wall_clock import (
     WallClockWindows,
     changes_clocks,
     changes_of,
-    fires_at,
     offset_of,
     offsets_of,
     wall_clock,
 )
-from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP
 from spark_jobs.eventtime.windows import CumulativeWindows, RegularWindows, SlidingWindows, window_start
-
-E = TypeVar("E")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,54 +79,3 @@ class Slices:
         """The end of the slice that an event time is in, in the wall clock's time."""
         shown = timestamp if self.zone is None else wall_clock(timestamp, self.zone)
         return window_start(shown, self.offset, self.step) + self.step
-
-    def reached_at(self, end: int) -> int:
-        """The watermark (epoch ms) that reaches a slice end."""
-        return end - 1 if self.zone is None else fires_at(end - 1, self.zone)
-
-    def next_flush(self, watermark: int) -> int:
-        """The watermark (epoch ms) at which the buffer is looked at again (`getNextTriggerWatermark`).
-
-        In a zone that does not change its clocks the grid is that of instants, not of the wall clock: with half hours
-        it lies between the slices' ends.
-        """
-        if watermark == MAX_TIMESTAMP:
-            return watermark
-        if self.zone is not None and changes_clocks(self.zone):
-            start = window_start(wall_clock(watermark, self.zone), self.flush_offset, self.step)
-            due = fires_at(start + self.step - 1, self.zone)
-        else:
-            due = window_start(watermark, self.flush_offset, self.step) + self.step - 1
-        return due if due > watermark else due + self.step
-
-
-@dataclass(slots=True)
-class LocalBuffer(Generic[E]):
-    """One subtask's buffer. Flink counts its watermark from 0, so that one below does not exist."""
-
-    slices: Slices
-    watermark: int = 0
-    flush_at: int = 0
-    held: list[E] = field(default_factory=list[E])
-    earliest_end: int = MAX_TIMESTAMP
-
-    def add(self, timestamp: int, element: E) -> None:
-        """Hold a record with this event time."""
-        self.held.append(element)
-        self.earliest_end = min(self.earliest_end, self.slices.end(timestamp))
-
-    def advance(self, watermark: int) -> list[E]:
-        """The subtask's own watermark: what goes on before it."""
-        if watermark <= self.watermark:
-            return []
-        self.watermark = watermark
-        if watermark < self.flush_at:
-            return []
-        self.flush_at = self.slices.next_flush(watermark)
-        is_due = self.earliest_end < MAX_TIMESTAMP and self.slices.reached_at(self.earliest_end) <= watermark
-        return self.flush() if is_due else []
-
-    def flush(self) -> list[E]:
-        """All that is held goes on, as at a checkpoint."""
-        out, self.held, self.earliest_end = self.held, [], MAX_TIMESTAMP
-        return out

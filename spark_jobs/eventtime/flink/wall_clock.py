@@ -11,13 +11,13 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import ClassVar, Self
+from typing import Self
 from zoneinfo import ZoneInfo
 
 from spark_jobs.eventtime.durations import HOUR
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP
-from spark_jobs.eventtime.windows import AlignedWindows, RegularWindows, SessionWindows, Window
+from spark_jobs.eventtime.windows import AlignedWindows, RegularWindows, Window
 
 _EPOCH = datetime(1970, 1, 1)
 _NEAR = 3 * HOUR
@@ -99,20 +99,6 @@ class WallClockWindow(Window):
     def cover(self, other: Window) -> Self:
         """The smallest window that contains both."""
         return type(self)(min(self.start, other.start), max(self.end, other.end), self.zone)
-
-
-@dataclass(frozen=True, slots=True)
-class WallClockSessions:
-    """Sessions in a wall clock's time: `[shown, shown + gap)`, merged with what it overlaps or touches."""
-
-    sessions: SessionWindows
-    zone: ZoneInfo
-    is_merging: ClassVar[bool] = True
-
-    def assign(self, timestamp: int) -> Iterator[WallClockWindow]:
-        """The window of a record with this event time (epoch ms)."""
-        shown = wall_clock(timestamp, self.zone)
-        yield WallClockWindow(shown, shown + self.sessions.gap, self.zone)
 
 
 @dataclass(frozen=True, slots=True)

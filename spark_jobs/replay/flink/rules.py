@@ -10,9 +10,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from spark_jobs.definition import Pipeline
-from spark_jobs.definition.deduplicate import DeduplicateKind
+from spark_jobs.definition.deduplicate import DeduplicateKind, UpdateType
 from spark_jobs.errors import HistoryError
-from spark_jobs.eventtime.flink.deduplication import UpdateType
 from spark_jobs.eventtime.flink.strategy import WatermarkStrategy
 from spark_jobs.eventtime.flink.two_phases import Slices
 from spark_jobs.eventtime.ranges import TimeRange

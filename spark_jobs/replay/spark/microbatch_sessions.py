@@ -9,8 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from spark_jobs.eventtime.spark.aggregation import Input, OutputMode, Row
-from spark_jobs.eventtime.spark.sessions import SessionAggregation
+from spark_jobs.eventtime.spark.aggregation import Input, OutputMode, Row, SessionAggregation
 from spark_jobs.eventtime.timestamps import MIN_TIMESTAMP
 from spark_jobs.eventtime.windows import Window
 from spark_jobs.replay.columns import NEVER

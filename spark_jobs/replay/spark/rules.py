@@ -22,12 +22,11 @@ from spark_jobs.definition.engines.spark import query_of
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.spark.aggregation import OutputMode
 from spark_jobs.eventtime.spark.batches import INITIAL_WATERMARK
-from spark_jobs.eventtime.spark.deduplication import DeduplicationKind
 from spark_jobs.eventtime.windows import CalendarSessionWindows
 from spark_jobs.replay.assign import END
 from spark_jobs.replay.band import Wider
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, MICROS, OFFSET, PARTITION, admitted
-from spark_jobs.replay.deduplication import ID, Deduplication, SparkDeduplication, is_kept
+from spark_jobs.replay.deduplication import ID, Deduplication, DeduplicationKind, SparkDeduplication, is_kept
 from spark_jobs.replay.flink.rules import FlinkRules
 from spark_jobs.replay.grid import RegularGrid, end_grid
 from spark_jobs.replay.other_values import OtherValue

@@ -19,7 +19,7 @@ from spark_jobs import LAYOUT
 from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.definition.instants import parse_instant
 from spark_jobs.definition.mode import Mode
-from spark_jobs.definition.policy import Policy
+from spark_jobs.definition.output import Policy
 from spark_jobs.errors import DefinitionError, DocumentError, RewindowError, first_line
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.lakehouse.change import RESTATED, visible

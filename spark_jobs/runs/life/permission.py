@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from spark_jobs.definition.output import Publish
-from spark_jobs.definition.policy import Policy
+from spark_jobs.definition.output import Policy, Publish
 from spark_jobs.definition.restatement import Restatement
 from spark_jobs.errors import DefinitionError
 from spark_jobs.runs.life.documents import Changes, Gate

@@ -3,27 +3,30 @@
 To publish takes proof. What is staged must be what was verified (the same snapshots of the staging tables). A closed
 gate must be overridden by a named person with a reason. An approval must be there where the policy requires one. No
 other process may publish the run, and no other run may have published the range meanwhile.
+
+Behind a publication the days that are complete now are marked: see `spark_jobs.lakehouse.complete_days`.
 """
 
 from __future__ import annotations
 
 import json
 from dataclasses import astuple
+from datetime import date
 from functools import partial
 from typing import Any
 
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
-from spark_jobs.definition.policy import Policy
+from spark_jobs.definition.output import Policy
 from spark_jobs.errors import CatalogError, NotApprovedError, RunStateError
+from spark_jobs.lakehouse.complete_days import Mark, mark_days
 from spark_jobs.lakehouse.difference import Difference
 from spark_jobs.lakehouse.ledger import LedgerRow
 from spark_jobs.lakehouse.staging import StagedPart
 from spark_jobs.lakehouse.tables import branch_of, ensure_table, guarded
-from spark_jobs.runs.life.documents import Answer, Approval, Evidence, Request, StagedRange, TimelineDocument
+from spark_jobs.runs.life.documents import Answer, Approval, Changes, Evidence, Request, StagedRange, TimelineDocument
 from spark_jobs.runs.life.lifecycle import Event, event_that_drops, new_token, next_status
-from spark_jobs.runs.life.marking import mark_published
 from spark_jobs.runs.life.permission import Action, Decision, decide
 from spark_jobs.runs.life.processes import STAGES_PROCESS, this_process
 from spark_jobs.runs.life.start import instant
@@ -278,3 +281,27 @@ def _counts(job: Job) -> dict[str, Any]:
     """The columns of the ledger that say what a run counted."""
     result = job.result
     return {**result.counts.counted(), "changes": result.changes, "timings": result.timings}
+
+
+def mark_published(job: Job) -> None:
+    """Mark the days of a published run. Can be repeated: a run that has marked its days changes nothing more."""
+    changes = Changes.read(job.folder)
+    changed = frozenset(date.fromisoformat(period[:10]) for period in (changes.changed_periods if changes else ()))
+    spec = job.spec
+    reach = 0 if spec.has_sessions else max(0, spec.aligned_windows.longest - spec.windows.usual_step)
+    mark = Mark(job.result.run_id, job.plan.as_of, job.now(), changed, closed_to(job), reach)
+    with job.progress.stage("mark", job.result.tables.windows):
+        mark_days(job.spark, job.result.tables, mark)
+
+
+def closed_to(job: Job) -> int | None:
+    """The watermark has passed every window's last millisecond up to this; None: the run has no watermark.
+
+    Where each partition has its own, the least counts.
+    """
+    document = TimelineDocument.read(job.folder) if job.is_faithful else None
+    if document is None:
+        return None
+    if document.state.get("kind") == "stream_time":
+        return min((values["reached"] for values in document.state["partitions"].values()), default=None)
+    return document.watermark_below

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from spark_jobs.definition import Pipeline
-from spark_jobs.definition.policy import Policy
+from spark_jobs.definition.output import Policy
 from spark_jobs.errors import DefinitionError, DocumentError
 from spark_jobs.runs.life.documents import Document, Outcome, Request, recorded_definition
 from spark_jobs.runs.life.store import RunFolder, RunStore

@@ -24,7 +24,7 @@ from spark_jobs.eventtime.durations import format_duration
 from spark_jobs.eventtime.flink.strategy import WatermarkStrategy
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.windows import AlignedWindows, AnyWindows
-from spark_jobs.functions.trial import doubts
+from spark_jobs.functions.prepared import doubts
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.pins import ends_of
 from spark_jobs.replay.columns import PARTITION

@@ -8,7 +8,7 @@ from typing import Any
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.instants import InstantError, format_instant, parse_instant
 from spark_jobs.definition.mode import Mode
-from spark_jobs.definition.policy import Policy
+from spark_jobs.definition.output import Policy
 from spark_jobs.definition.position import end_offsets
 from spark_jobs.errors import DefinitionError, EmptyRangeError, HistoryError
 from spark_jobs.eventtime.windows import AlignedWindows

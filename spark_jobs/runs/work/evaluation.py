@@ -15,7 +15,7 @@ from functools import partial
 from pyspark.sql import SparkSession
 
 from spark_jobs.definition import Pipeline
-from spark_jobs.definition.policy import Policy
+from spark_jobs.definition.output import Policy
 from spark_jobs.replay.engine import Replay
 from spark_jobs.runs.life.documents import StagedRange
 from spark_jobs.runs.life.permission import Action, effective_policy

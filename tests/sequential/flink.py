@@ -1,11 +1,18 @@
-"""A whole live job on a bounded history: the source, the window operator, and processing time."""
+"""A whole live job on a bounded history: the source, the window operator, and processing time.
+
+Duplicates in front of the windows, as Flink's operators drop them. By processing time: SQL's
+`ProcTimeDeduplicateKeepFirstRowFunction`, and keyed state with a time to live in a filter of one's own. By row time:
+`RowTimeDeduplicateKeepFirstRowFunction`, insert-only, of Flink 2.1 and later. Times are epoch ms.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import ClassVar, Generic, NamedTuple, TypeVar
+from zoneinfo import ZoneInfo
 
+from spark_jobs.definition.deduplicate import UpdateType
 from spark_jobs.eventtime.flink.generators import Event
 from spark_jobs.eventtime.flink.operator import Firing, MergeTooLateError, WindowOperator
 from spark_jobs.eventtime.flink.signals import (
@@ -17,9 +24,79 @@ from spark_jobs.eventtime.flink.signals import (
 )
 from spark_jobs.eventtime.flink.source import Source
 from spark_jobs.eventtime.flink.strategy import WatermarkStrategy
-from spark_jobs.eventtime.flink.two_phases import LocalBuffer, Slices
-from spark_jobs.eventtime.timestamps import MIN_TIMESTAMP
-from spark_jobs.eventtime.windows import MissingTimestampError, WindowAssigner
+from spark_jobs.eventtime.flink.two_phases import Slices
+from spark_jobs.eventtime.flink.wall_clock import WallClockWindow, changes_clocks, fires_at, wall_clock
+from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP, MIN_TIMESTAMP
+from spark_jobs.eventtime.windows import MissingTimestampError, SessionWindows, WindowAssigner, window_start
+
+E = TypeVar("E")
+
+
+def _reached_at(slices: Slices, end: int) -> int:
+    """The watermark (epoch ms) that reaches a slice end."""
+    return end - 1 if slices.zone is None else fires_at(end - 1, slices.zone)
+
+
+def next_flush(slices: Slices, watermark: int) -> int:
+    """The watermark (epoch ms) at which the buffer is looked at again (`getNextTriggerWatermark`).
+
+    In a zone that does not change its clocks the grid is that of instants, not of the wall clock: with half hours
+    it lies between the slices' ends.
+    """
+    if watermark == MAX_TIMESTAMP:
+        return watermark
+    if slices.zone is not None and changes_clocks(slices.zone):
+        start = window_start(wall_clock(watermark, slices.zone), slices.flush_offset, slices.step)
+        due = fires_at(start + slices.step - 1, slices.zone)
+    else:
+        due = window_start(watermark, slices.flush_offset, slices.step) + slices.step - 1
+    return due if due > watermark else due + slices.step
+
+
+@dataclass(slots=True)
+class LocalBuffer(Generic[E]):
+    """One subtask's buffer. Flink counts its watermark from 0, so that one below does not exist."""
+
+    slices: Slices
+    watermark: int = 0
+    flush_at: int = 0
+    held: list[E] = field(default_factory=list[E])
+    earliest_end: int = MAX_TIMESTAMP
+
+    def add(self, timestamp: int, element: E) -> None:
+        """Hold a record with this event time."""
+        self.held.append(element)
+        self.earliest_end = min(self.earliest_end, self.slices.end(timestamp))
+
+    def advance(self, watermark: int) -> list[E]:
+        """The subtask's own watermark: what goes on before it."""
+        if watermark <= self.watermark:
+            return []
+        self.watermark = watermark
+        if watermark < self.flush_at:
+            return []
+        self.flush_at = next_flush(self.slices, watermark)
+        is_due = self.earliest_end < MAX_TIMESTAMP and _reached_at(self.slices, self.earliest_end) <= watermark
+        return self.flush() if is_due else []
+
+    def flush(self) -> list[E]:
+        """All that is held goes on, as at a checkpoint."""
+        out, self.held, self.earliest_end = self.held, [], MAX_TIMESTAMP
+        return out
+
+
+@dataclass(frozen=True, slots=True)
+class WallClockSessions:
+    """Sessions in a wall clock's time: `[shown, shown + gap)`, merged with what it overlaps or touches."""
+
+    sessions: SessionWindows
+    zone: ZoneInfo
+    is_merging: ClassVar[bool] = True
+
+    def assign(self, timestamp: int) -> Iterator[WallClockWindow]:
+        """The window of a record with this event time (epoch ms)."""
+        shown = wall_clock(timestamp, self.zone)
+        yield WallClockWindow(shown, shown + self.sessions.gap, self.zone)
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,3 +297,66 @@ class LiveJob:
                     result.status_changes.append((at, signal))
                 case PartitionStatusChanged():
                     result.partition_status_changes.append((at, signal))
+
+
+class FirstByProcessingTime:
+    """The first record of each id goes on. `within`: how long an id is remembered; None: for ever.
+
+    State written at t is gone at t + within: `TtlUtils.expired`.
+    """
+
+    def __init__(self, within: int | None, update_type: UpdateType = UpdateType.ON_CREATE_AND_WRITE) -> None:
+        self._within = within
+        self._renews = update_type is UpdateType.ON_READ_AND_WRITE
+        self._touched: dict[Hashable, int] = {}
+
+    def takes(self, id: Hashable, now: int) -> bool:
+        """Whether a record that is processed at `now` goes on."""
+        touched = self._touched.get(id)
+        is_held = touched is not None and (self._within is None or touched + self._within > now)
+        if not is_held or self._renews:
+            self._touched[id] = now
+        return not is_held
+
+
+@dataclass(slots=True)
+class _Waiting(Generic[E]):
+    timestamp: int
+    element: E
+
+
+class FirstByRowTime(Generic[E]):
+    """The record of each id with the smallest row time goes on, when the watermark reaches that time.
+
+    A record with a row time below the watermark is dropped as late. What comes after an id was given is a duplicate,
+    whatever its time, until the state that says so has lived for `within` of processing time (None: for ever). A record
+    that waits for its watermark does not expire. Of equal row times the first one stays.
+    """
+
+    def __init__(self, within: int | None) -> None:
+        self._within = within
+        self._waiting: dict[Hashable, _Waiting[E]] = {}
+        self._given: dict[Hashable, int] = {}
+
+    def is_late(self, timestamp: int, watermark: int | None) -> bool:
+        """Whether a record comes after the watermark has passed its row time. `watermark` None: there is none yet."""
+        return watermark is not None and timestamp < watermark
+
+    def add(self, id: Hashable, timestamp: int, element: E, now: int) -> None:
+        """Take a record that is not late."""
+        given = self._given.get(id)
+        if given is not None and (self._within is None or given + self._within > now):
+            return
+        waiting = self._waiting.get(id)
+        if waiting is None or timestamp < waiting.timestamp:
+            self._waiting[id] = _Waiting(timestamp, element)
+
+    def advance(self, watermark: int, now: int) -> list[E]:
+        """The records that go on as the watermark gets there, before it goes on itself; by row time."""
+        due = sorted(
+            ((one.timestamp, id) for id, one in self._waiting.items() if one.timestamp <= watermark),
+            key=lambda one: one[0],
+        )
+        for _, id in due:
+            self._given[id] = now
+        return [self._waiting.pop(id).element for _, id in due]

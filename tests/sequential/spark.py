@@ -7,16 +7,24 @@ Each batch runs on the state that the batch before it left. A batch that runs ag
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
-from spark_jobs.eventtime.spark.aggregation import Dropped, Given, Input, OutputMode, Row, WindowAggregation
+from spark_jobs.eventtime.spark.aggregation import (
+    Dropped,
+    Given,
+    Input,
+    OutputMode,
+    Row,
+    SessionAggregation,
+    is_late,
+    is_out,
+)
 from spark_jobs.eventtime.spark.batches import Batch
-from spark_jobs.eventtime.spark.deduplication import Deduplication, DeduplicationKind
-from spark_jobs.eventtime.spark.sessions import SessionAggregation
 from spark_jobs.eventtime.windows import Window, WindowAssigner
+from spark_jobs.replay.deduplication import DeduplicationKind
 
 E = TypeVar("E")
 
@@ -75,6 +83,82 @@ class BatchResult(Generic[E]):
     rows: list[Row[E]]
     dropped: list[Dropped[E]]
     ignored: list[E]
+
+
+class WindowAggregation(Generic[E]):
+    """Windows that do not merge. Complete mode drops no record and lets no window go (Spark rules 18, 21)."""
+
+    def __init__(self, assigner: WindowAssigner, mode: OutputMode) -> None:
+        self._assigner = assigner
+        self._mode = mode
+        self._state: dict[tuple[Hashable, Window], list[E]] = {}
+
+    def run(self, records: Iterable[Input[E]], *, late: int, out: int) -> Given[E]:
+        """Run one batch."""
+        given: Given[E] = Given()
+        touched: dict[tuple[Hashable, Window], None] = {}
+        for record in records:
+            for window in self._assigner.assign(record.timestamp):
+                if self._mode is not OutputMode.COMPLETE and is_late(window, late):
+                    given.dropped.append(Dropped(record.element, window))
+                    continue
+                self._state.setdefault((record.key, window), []).append(record.element)
+                touched[record.key, window] = None
+        closed = [] if self._mode is OutputMode.COMPLETE else [at for at in self._state if is_out(at[1], out)]
+        match self._mode:
+            case OutputMode.APPEND:
+                chosen = closed
+            case OutputMode.UPDATE:
+                chosen = list(touched)
+            case OutputMode.COMPLETE:
+                chosen = list(self._state)
+        given.rows += [Row(key, window, tuple(self._state[key, window])) for key, window in chosen]
+        for at in closed:
+            del self._state[at]
+        return given
+
+    def windows_of(self, record: Input[E]) -> Iterator[Window]:
+        """The windows that a record belongs to."""
+        return self._assigner.assign(record.timestamp)
+
+    def held(self) -> list[Row[E]]:
+        """The windows that wait in the state."""
+        return [Row(key, window, tuple(elements)) for (key, window), elements in self._state.items()]
+
+
+class Deduplication:
+    """The ids that a query remembers. Call `takes` for each record of a batch in order, then `end_batch`."""
+
+    def __init__(self, kind: DeduplicationKind) -> None:
+        self._kind = kind
+        self._expiry: dict[Hashable, int | None] = {}
+
+    def takes(self, id: Hashable, timestamp: int | None, *, late: int, delay: int) -> bool:
+        """Whether a record goes on: neither late (`ts <= W`) nor a duplicate.
+
+        One without event time is not late, and takes its id as if its time were 0. `delay` is that of the first input,
+        at this start: an id keeps the one that it came with.
+        """
+        if timestamp is not None and timestamp <= late:
+            return False
+        key, expiry = self._held(id, timestamp, delay)
+        if key in self._expiry:
+            return False
+        self._expiry[key] = expiry
+        return True
+
+    def _held(self, id: Hashable, timestamp: int | None, delay: int) -> tuple[Hashable, int | None]:
+        match self._kind:
+            case DeduplicationKind.WITHIN_WATERMARK:
+                return id, (timestamp or 0) + delay
+            case DeduplicationKind.ID_AND_TIME:
+                return (id, timestamp), timestamp
+            case DeduplicationKind.ID:
+                return id, None
+
+    def end_batch(self, *, out: int) -> None:
+        """Forget the ids whose time the batch's watermark has reached."""
+        self._expiry = {key: expiry for key, expiry in self._expiry.items() if expiry is None or expiry > out}
 
 
 class RunningQuery(Generic[E]):
