@@ -25,9 +25,9 @@ from spark_jobs.eventtime.flink.signals import (
 from spark_jobs.eventtime.flink.source import Source
 from spark_jobs.eventtime.flink.strategy import WatermarkStrategy
 from spark_jobs.eventtime.flink.two_phases import Slices
-from spark_jobs.eventtime.flink.wall_clock import WallClockWindow, changes_clocks, fires_at, wall_clock
+from spark_jobs.eventtime.flink.wall_clock import WallClockWindow, fires_at, wall_clock
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP, MIN_TIMESTAMP
-from spark_jobs.eventtime.windows import MissingTimestampError, SessionWindows, WindowAssigner, window_start
+from spark_jobs.eventtime.windows import MissingTimestampError, SessionWindows, WindowAssigner
 
 E = TypeVar("E")
 
@@ -35,22 +35,6 @@ E = TypeVar("E")
 def _reached_at(slices: Slices, end: int) -> int:
     """The watermark (epoch ms) that reaches a slice end."""
     return end - 1 if slices.zone is None else fires_at(end - 1, slices.zone)
-
-
-def next_flush(slices: Slices, watermark: int) -> int:
-    """The watermark (epoch ms) at which the buffer is looked at again (`getNextTriggerWatermark`).
-
-    In a zone that does not change its clocks the grid is that of instants, not of the wall clock: with half hours
-    it lies between the slices' ends.
-    """
-    if watermark == MAX_TIMESTAMP:
-        return watermark
-    if slices.zone is not None and changes_clocks(slices.zone):
-        start = window_start(wall_clock(watermark, slices.zone), slices.flush_offset, slices.step)
-        due = fires_at(start + slices.step - 1, slices.zone)
-    else:
-        due = window_start(watermark, slices.flush_offset, slices.step) + slices.step - 1
-    return due if due > watermark else due + slices.step
 
 
 @dataclass(slots=True)
@@ -75,7 +59,7 @@ class LocalBuffer(Generic[E]):
         self.watermark = watermark
         if watermark < self.flush_at:
             return []
-        self.flush_at = next_flush(self.slices, watermark)
+        self.flush_at = self.slices.next_flush(watermark)
         is_due = self.earliest_end < MAX_TIMESTAMP and _reached_at(self.slices, self.earliest_end) <= watermark
         return self.flush() if is_due else []
 

@@ -20,10 +20,12 @@ from spark_jobs.eventtime.flink.wall_clock import (
     WallClockWindows,
     changes_clocks,
     changes_of,
+    fires_at,
     offset_of,
     offsets_of,
     wall_clock,
 )
+from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP
 from spark_jobs.eventtime.windows import CumulativeWindows, RegularWindows, SlidingWindows, window_start
 
 
@@ -79,3 +81,18 @@ class Slices:
         """The end of the slice that an event time is in, in the wall clock's time."""
         shown = timestamp if self.zone is None else wall_clock(timestamp, self.zone)
         return window_start(shown, self.offset, self.step) + self.step
+
+    def next_flush(self, watermark: int) -> int:
+        """The watermark (epoch ms) at which the buffer is looked at again (`getNextTriggerWatermark`).
+
+        In a zone that does not change its clocks the grid is that of instants, not of the wall clock: with half hours
+        it lies between the slices' ends.
+        """
+        if watermark == MAX_TIMESTAMP:
+            return watermark
+        if self.zone is not None and changes_clocks(self.zone):
+            start = window_start(wall_clock(watermark, self.zone), self.flush_offset, self.step)
+            due = fires_at(start + self.step - 1, self.zone)
+        else:
+            due = window_start(watermark, self.flush_offset, self.step) + self.step - 1
+        return due if due > watermark else due + self.step
