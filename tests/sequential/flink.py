@@ -14,6 +14,7 @@ from zoneinfo import ZoneInfo
 
 from spark_jobs.definition.deduplicate import UpdateType
 from spark_jobs.eventtime.flink.generators import Event
+from spark_jobs.eventtime.flink.lateness import is_window_late
 from spark_jobs.eventtime.flink.operator import Firing, MergeTooLateError, WindowOperator
 from spark_jobs.eventtime.flink.signals import (
     PartitionStatusChanged,
@@ -180,6 +181,7 @@ class LiveJob:
             self._buffers = [LocalBuffer(slices) for _ in strategy.subtasks]
         self._gathered: LocalBuffer[tuple[int, Record]] | None = None if gathered is None else LocalBuffer(gathered)
         self._checkpoints = checkpoints
+        self._assigner, self._allowed_lateness = assigner, allowed_lateness
         self._operator: WindowOperator[int] = WindowOperator(assigner, allowed_lateness)
         self.result = JobResult()
         self._consumed = 0
@@ -229,10 +231,14 @@ class LiveJob:
 
     def _enter(self, index: int, record: Record) -> bool:
         """Hand a record to the window operator; False: the job fails."""
-        if self._gathered is None or self._operator.is_late(record.timestamp):
+        if self._gathered is None or self._is_late(record.timestamp):
             return self._count(index, record)
         self._gathered.add(record.timestamp, (index, record))
         return True
+
+    def _is_late(self, timestamp: int) -> bool:
+        watermark, lateness = self._operator.watermark, self._allowed_lateness
+        return all(is_window_late(one, lateness, watermark) for one in self._assigner.assign(timestamp))
 
     def _count(self, index: int, record: Record) -> bool:
         result, before = self.result, self._operator.watermark

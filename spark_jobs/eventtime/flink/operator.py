@@ -101,10 +101,6 @@ class WindowOperator(Generic[E]):
         late = not entered and is_element_late(timestamp, self._lateness, self.watermark)
         return Processed(firings, late)
 
-    def is_late(self, timestamp: int) -> bool:
-        """Whether all windows of an element with this event time are closed; not for windows that merge."""
-        return all(is_window_late(one, self._lateness, self.watermark) for one in self._assigner.assign(timestamp))
-
     def _merge(self, state: _KeyState[E], key: Hashable, added: Window) -> Window:
         """Merge a new session with those it overlaps or touches (rules 24 to 27)."""
         absorbed = [w for w in state.contents if w.intersects(added)]
