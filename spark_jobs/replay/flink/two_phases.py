@@ -242,8 +242,8 @@ class Buffers:
         came, closes = PositionColumns.named(HANDED), self._own_closes({0: steps}, span, together=True)
         last_end = None if self.counts_instants else latest_end(windows)
         in_time = placed.where(came.not_after(closes.at_index(self._index(closes, last_end), placed)))
-        end = (NEVER, *(int(part) for part in steps.positions[-1, 1:]))
-        return self._emptied(in_time, came, {0: steps}, closes, {0: end})[0]
+        _, major, minor = map(int, steps.positions[-1])
+        return self._emptied(in_time, came, {0: steps}, closes, {0: (NEVER, major, minor)})[0]
 
     def _emptied(
         self,
