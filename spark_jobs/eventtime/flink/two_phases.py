@@ -6,7 +6,8 @@ it forwards that watermark. A checkpoint hands them on too. Only behind it is a 
 its own subtask's watermark waits, and may come too late though it came in time.
 
 The window operator of a table function gathers records in the same way, with one phase too. It counts nothing that it
-takes out of its buffer only after the close: where the grid of `next_flush` misses slice ends, records are lost.
+takes out of its buffer only after the close: where the grid of `getNextTriggerWatermark` misses slice ends, records
+are lost.
 """
 
 from __future__ import annotations
