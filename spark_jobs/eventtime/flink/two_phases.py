@@ -6,8 +6,7 @@ it forwards that watermark. A checkpoint hands them on too. Only behind it is a 
 its own subtask's watermark waits, and may come too late though it came in time.
 
 The window operator of a table function gathers records in the same way, with one phase too. It counts nothing that it
-takes out of its buffer only after the close: where the grid of `getNextTriggerWatermark` misses slice ends, records
-are lost.
+takes out of its buffer only after the close: where the grid of `next_flush` misses slice ends, records are lost.
 """
 
 from __future__ import annotations
@@ -21,9 +20,11 @@ from spark_jobs.eventtime.flink.wall_clock import (
     WallClockWindows,
     changes_clocks,
     changes_of,
+    fires_at,
     offset_of,
     wall_clock,
 )
+from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP
 from spark_jobs.eventtime.windows import CumulativeWindows, RegularWindows, SlidingWindows, window_start
 
 
@@ -67,3 +68,22 @@ class Slices:
         """The end of the slice that an event time is in, in the wall clock's time."""
         shown = timestamp if self.zone is None else wall_clock(timestamp, self.zone)
         return window_start(shown, self.offset, self.step) + self.step
+
+    def reached_at(self, end: int) -> int:
+        """The watermark (epoch ms) that reaches a slice end."""
+        return end - 1 if self.zone is None else fires_at(end - 1, self.zone)
+
+    def next_flush(self, watermark: int) -> int:
+        """The watermark (epoch ms) at which the buffer is looked at again (`getNextTriggerWatermark`).
+
+        In a zone that does not change its clocks the grid is that of instants, not of the wall clock: with half hours
+        it lies between the slices' ends.
+        """
+        if watermark == MAX_TIMESTAMP:
+            return watermark
+        if self.zone is not None and changes_clocks(self.zone):
+            start = window_start(wall_clock(watermark, self.zone), self.flush_offset, self.step)
+            due = fires_at(start + self.step - 1, self.zone)
+        else:
+            due = window_start(watermark, self.flush_offset, self.step) + self.step - 1
+        return due if due > watermark else due + self.step
