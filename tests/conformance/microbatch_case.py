@@ -24,7 +24,7 @@ from spark_jobs.eventtime.windows import (
 )
 from spark_jobs.replay.deduplication import DeduplicationKind
 from tests.conformance.case_file import CaseFile
-from tests.sequential.spark import BatchSettings, Query
+from tests.sequential.spark import BatchSettings, Query, batch_of_offset
 
 FORMAT = "spark-oracle-case/1"
 
@@ -177,7 +177,7 @@ class MicroBatchCase(CaseFile):
             source = sources[record.input]
             if of_file:
                 return files.get((source, record.partition))
-            return self.batches.batch_of_offset(source, None, record.partition, record.offset)
+            return batch_of_offset(self.batches, source, None, record.partition, record.offset)
 
         return [batch(record) for record in self.records]
 

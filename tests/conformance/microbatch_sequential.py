@@ -7,7 +7,7 @@ from typing import Any
 from spark_jobs.eventtime.spark.aggregation import Row
 from tests.conformance.microbatch_case import MicroBatchCase
 from tests.conformance.microbatch_compare import MicroBatchOutcome, Run, row_of
-from tests.sequential.spark import BatchResult, ReadRecord, RunningQuery
+from tests.sequential.spark import BatchResult, ReadRecord, RunningQuery, running_batches
 
 
 def run_sequential(case: MicroBatchCase) -> MicroBatchOutcome:
@@ -20,7 +20,7 @@ def run_sequential(case: MicroBatchCase) -> MicroBatchOutcome:
     rows: dict[Run, list[list[Any]]] = {}
     dropped: list[list[Any]] = []
     ignored: list[int] = []
-    for batch in case.batches.running:
+    for batch in running_batches(case.batches):
         read = [i for i in reads.get(batch.number, []) if case.records[i].passes]
         ignored += [i for i in reads.get(batch.number, []) if not case.records[i].passes]
         records = [_read_record(case, i) for i in read]

@@ -27,7 +27,7 @@ from spark_jobs.replay.spark.rules import StructuredStreamingRules
 from spark_jobs.replay.spec import Mode, Panes, ReplaySpec
 from tests.conformance.microbatch_case import MicroBatchCase
 from tests.conformance.microbatch_compare import MicroBatchOutcome, Run, row_of
-from tests.sequential.spark import BatchSettings
+from tests.sequential.spark import BatchSettings, running_batches
 
 _AS_OF = "as_of_batch"
 _INPUT = 1000
@@ -96,7 +96,7 @@ def _records(spark: SparkSession, case: MicroBatchCase) -> DataFrame:
 
 
 def _rules(case: MicroBatchCase) -> tuple[StructuredStreamingRules, SparkDeduplication | None]:
-    running = [(b, case.settings(case.start_of(b.number))) for b in case.batches.running]
+    running = [(b, case.settings(case.start_of(b.number))) for b in running_batches(case.batches)]
     last = running[-1][0]
     if case.output_mode is OutputMode.APPEND:
         end = Batch(last.number + 1, BatchKind.PENDING, last.timestamp + 1, _FAR * 1000, last.watermark)
@@ -136,7 +136,7 @@ def _outcome(
     case: MicroBatchCase, batches: MicroBatches, taken: list[Any], dropped: int, note: str
 ) -> MicroBatchOutcome:
     number_at = dict(zip(batches.times.tolist(), batches.numbers.tolist(), strict=True))
-    last = case.batches.running[-1].number
+    last = running_batches(case.batches)[-1].number
     rows: dict[Run, list[list[Any]]] = {}
     held: list[list[Any]] = []
     entered: set[tuple[int, int | None, int | None]] = set()

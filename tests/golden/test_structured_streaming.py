@@ -15,6 +15,7 @@ from spark_jobs.eventtime.spark.batches import INITIAL_WATERMARK
 from tests.conformance.case import load_cases
 from tests.conformance.formats import Engine, run_cases, try_case
 from tests.conformance.microbatch_case import MicroBatchCase, delay_ms
+from tests.sequential.spark import running_batches
 
 FOLDER = Path("tests/golden/spark")
 CASES = load_cases(FOLDER)
@@ -73,7 +74,7 @@ def test_the_watermark_of_each_batch_follows_from_its_records(path: Path) -> Non
     reads = dict(case.by_batch())
     tracker: WatermarkTracker | None = None
     start = None
-    for batch in case.batches.running:
+    for batch in running_batches(case.batches):
         entry = case.checkpoint.offsets[batch.number]
         if tracker is not None:
             assert batch.watermark == tracker.watermark

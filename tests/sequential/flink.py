@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Generic, NamedTuple, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 from zoneinfo import ZoneInfo
 
 from spark_jobs.definition.deduplicate import UpdateType
@@ -19,8 +19,8 @@ from spark_jobs.eventtime.flink.operator import Firing, MergeTooLateError, Windo
 from spark_jobs.eventtime.flink.signals import (
     PartitionStatusChanged,
     Signal,
+    StreamSignal,
     StreamStatusChanged,
-    SubtaskReached,
     WatermarkEmitted,
 )
 from spark_jobs.eventtime.flink.source import Source
@@ -152,6 +152,38 @@ class JobResult:
     failure: JobFailure | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class SubtaskReached:
+    """A source subtask forwards a watermark of its own (epoch ms); it comes before what the valve makes of it."""
+
+    subtask: int
+    watermark: int
+
+
+class _TellingSource(Source):
+    """A source whose signals say what each subtask's own watermark reaches, too."""
+
+    def end_of_input(self) -> list[Signal]:
+        """Subtasks end one after the other, the idle ones last."""
+        signals: list[Signal] = []
+        for index in sorted(range(len(self._subtasks)), key=lambda i: self._subtasks[i].idle):
+            signals += self._through_valve(index, [WatermarkEmitted(MAX_TIMESTAMP)])
+        return signals
+
+    def _through_valve(self, index: int, signals: list[StreamSignal]) -> list[Any]:
+        out: list[Any] = []
+        for signal in signals:
+            if isinstance(signal, WatermarkEmitted):
+                out.append(SubtaskReached(index, signal.watermark))
+            out += super()._through_valve(index, [signal])
+        return out
+
+
+def subtask_of(source: Source, partition: int) -> int:
+    """The number of the subtask that reads a partition."""
+    return source._by_partition[partition][0]
+
+
 class LiveJob:
     """Runs records one at a time through the source and the window operator.
 
@@ -175,7 +207,7 @@ class LiveJob:
         gathered: Slices | None = None,
     ) -> None:
         self._before_watermark = before_watermark
-        self._source = Source(strategy, tells_subtasks=slices is not None)
+        self._source = Source(strategy) if slices is None else _TellingSource(strategy)
         self._buffers: list[LocalBuffer[tuple[int, Record]]] | None = None
         if slices is not None:
             self._buffers = [LocalBuffer(slices) for _ in strategy.subtasks]
@@ -222,7 +254,7 @@ class LiveJob:
         if not self._before_watermark(record):
             return True
         if self._buffers is not None:
-            self._buffers[self._source.subtask_of(record.partition)].add(record.timestamp, (index, record))
+            self._buffers[subtask_of(self._source, record.partition)].add(record.timestamp, (index, record))
         elif not self._enter(index, record):
             return False
         event = Event(record.timestamp, record.arrival, record.marker, record.stream)
@@ -269,7 +301,7 @@ class LiveJob:
             self._clock = tick.time
             self._handle(tick.signals)
 
-    def _handle(self, signals: Sequence[Signal], *, final: bool = False) -> None:
+    def _handle(self, signals: Sequence[Any], *, final: bool = False) -> None:
         at = At(self._consumed, self._clock)
         result = self.result
         for signal in signals:

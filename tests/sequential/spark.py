@@ -22,7 +22,7 @@ from spark_jobs.eventtime.spark.aggregation import (
     is_late,
     is_out,
 )
-from spark_jobs.eventtime.spark.batches import Batch
+from spark_jobs.eventtime.spark.batches import Batch, Batches, BatchKind, BatchLog
 from spark_jobs.eventtime.windows import Window, WindowAssigner
 from spark_jobs.replay.deduplication import DeduplicationKind
 
@@ -217,3 +217,16 @@ class RunningQuery(Generic[E]):
         if self._windows is not None:
             return self._windows.run(arriving, late=late, out=out)
         return self._sessions.run(arriving, late=late, out=out, merge_locally=settings.merge_locally)
+
+
+def running_batches(batches: Batches) -> BatchLog:
+    """The batches in which the query runs."""
+    return batches.batches.of_kind(BatchKind.COMMITTED, BatchKind.PENDING)
+
+
+def batch_of_offset(batches: Batches, source: str, topic: str | None, partition: int, offset: int) -> int | None:
+    """The batch that has read this record of a Kafka source; `topic` None: the only one of the source."""
+    for place in (p for p in batches.ranges if p.source == source and p.number == partition):
+        if topic is None or place.topic == topic:
+            return batches.ranges[place].batch_of(offset)
+    return None

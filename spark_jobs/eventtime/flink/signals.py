@@ -27,16 +27,8 @@ class PartitionStatusChanged:
     idle: bool
 
 
-@dataclass(frozen=True, slots=True)
-class SubtaskReached:
-    """A source subtask forwards a watermark of its own (epoch ms); it comes before what the valve makes of it."""
-
-    subtask: int
-    watermark: int
-
-
 StreamSignal = WatermarkEmitted | StreamStatusChanged
 """What travels through the stream: from a subtask to the valve, and from the valve to the window operator."""
 
-Signal = StreamSignal | PartitionStatusChanged | SubtaskReached
-"""All that a source reports; the status of a partition and a subtask's own watermark stay before the windows."""
+Signal = StreamSignal | PartitionStatusChanged
+"""All that a source reports; the status of a partition stays before the windows."""

@@ -16,7 +16,6 @@ from spark_jobs.eventtime.flink.signals import (
     Signal,
     StreamSignal,
     StreamStatusChanged,
-    SubtaskReached,
     WatermarkEmitted,
 )
 from spark_jobs.eventtime.flink.strategy import WatermarkScope, WatermarkStrategy
@@ -259,19 +258,12 @@ class Source:
 
     `idle_times`, in the order of `WatermarkStrategy.generators`: when each generator's partition is idle, where that is
     known before. Then records and ticks between which nothing else happens may be left out (`skip_to`).
-
-    `tells_subtasks`: the signals say what each subtask's own watermark reaches, too.
     """
 
     def __init__(
-        self,
-        strategy: WatermarkStrategy,
-        idle_times: Sequence[Sequence[tuple[int, int]]] | None = None,
-        *,
-        tells_subtasks: bool = False,
+        self, strategy: WatermarkStrategy, idle_times: Sequence[Sequence[tuple[int, int]]] | None = None
     ) -> None:
         self.strategy = strategy
-        self._tells_subtasks = tells_subtasks
         self._subtasks: list[_Subtask] = []
         self._by_partition: dict[int, tuple[int, _PartialWatermark]] = {}
         known, discovered = iter(idle_times or ()), dict(strategy.discovered)
@@ -439,26 +431,12 @@ class Source:
         return [PartitionStatusChanged(partial.label, partial.idle)] if partial.has_status else []
 
     def end_of_input(self) -> list[Signal]:
-        """The bounded input ends: every subtask sends MAX_WATERMARK. The valve drops that of an idle one (rule 15).
-
-        Where subtasks are told apart, they end one after the other, the idle ones last.
-        """
-        if not self._tells_subtasks:
-            return list(self._valve.end_of_input())
-        signals: list[Signal] = []
-        for index in sorted(range(len(self._subtasks)), key=lambda i: self._subtasks[i].idle):
-            signals += self._through_valve(index, [WatermarkEmitted(MAX_TIMESTAMP)])
-        return signals
-
-    def subtask_of(self, partition: int) -> int:
-        """The number of the subtask that reads a partition."""
-        return self._by_partition[partition][0]
+        """The bounded input ends: every subtask sends MAX_WATERMARK. The valve drops that of an idle one (rule 15)."""
+        return list(self._valve.end_of_input())
 
     def _through_valve(self, index: int, signals: list[StreamSignal]) -> list[Signal]:
         out: list[Signal] = []
         for signal in signals:
-            if self._tells_subtasks and isinstance(signal, WatermarkEmitted):
-                out.append(SubtaskReached(index, signal.watermark))
             out += self._valve.input_signal(index, signal)
         return out
 

@@ -161,22 +161,10 @@ class Batches:
     missing: tuple[range, ...] = ()
 
     @property
-    def running(self) -> BatchLog:
-        """The batches in which the query runs."""
-        return self.batches.of_kind(BatchKind.COMMITTED, BatchKind.PENDING)
-
-    @property
     def pending(self) -> Batch | None:
         """The batch that was planned and not committed: at most the last one."""
         last = self.batches[-1] if self.batches else None
         return last if last is not None and last.kind is BatchKind.PENDING else None
-
-    def batch_of_offset(self, source: str, topic: str | None, partition: int, offset: int) -> int | None:
-        """The batch that has read this record of a Kafka source; `topic` None: the only one of the source."""
-        for place in (p for p in self.ranges if p.source == source and p.number == partition):
-            if topic is None or place.topic == topic:
-                return self.ranges[place].batch_of(offset)
-        return None
 
 
 def batches_of(checkpoint: Checkpoint) -> Batches:

@@ -8,6 +8,7 @@ import pytest
 
 from spark_jobs.eventtime.spark.batches import Batches, BatchKind, Partition, batches_of
 from spark_jobs.eventtime.spark.checkpoint import read_checkpoint
+from tests.sequential.spark import batch_of_offset
 
 TOPIC = Partition("0", "t", 0)
 
@@ -29,7 +30,7 @@ def checkpoint(
 
 
 def read(batches: Batches, offsets: range) -> list[int | None]:
-    return [batches.batch_of_offset("0", "t", 0, offset) for offset in offsets]
+    return [batch_of_offset(batches, "0", "t", 0, offset) for offset in offsets]
 
 
 def test_a_record_is_read_by_the_first_batch_whose_end_lies_behind_it() -> None:
@@ -81,4 +82,4 @@ def test_a_topic_that_was_deleted_and_begins_anew_gives_no_record_twice() -> Non
 
 @pytest.mark.parametrize("offset", [0, 3])
 def test_an_unknown_partition_has_no_batch(offset: int) -> None:
-    assert checkpoint({0: 5}).batch_of_offset("0", "t", 1, offset) is None
+    assert batch_of_offset(checkpoint({0: 5}), "0", "t", 1, offset) is None

@@ -17,6 +17,7 @@ from spark_jobs.eventtime.spark.checkpoint import (
     is_checkpoint_file,
     read_checkpoint,
 )
+from tests.sequential.spark import batch_of_offset
 
 METADATA = '{"batchWatermarkMs":5,"batchTimestampMs":9,"conf":{"spark.sql.shuffle.partitions":"2"}}'
 ENTRY = OffsetLogEntry(
@@ -83,7 +84,7 @@ def test_of_the_batches_of_months_numbers_are_kept_and_no_documents() -> None:
     held, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert held < 200 * count and most < 500 * count
-    assert len(batches.batches) == count and batches.batch_of_offset("0", "t", 0, 2 * count - 2) == count - 1
+    assert len(batches.batches) == count and batch_of_offset(batches, "0", "t", 0, 2 * count - 2) == count - 1
 
 
 def test_of_a_batch_that_the_archive_has_too_the_checkpoint_s_file_counts() -> None:
