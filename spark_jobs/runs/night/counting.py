@@ -258,4 +258,6 @@ def pairs_in_sessions(sessions: DataFrame, late: DataFrame | None, spec: ReplayS
         return None
     if late is None or spec.mode is not Mode.FAITHFUL:
         return pairs_in(sessions)
+    if not spec.flush:  # one that is not out has no row
+        return None
     return pairs_in(sessions.drop(DROPPED)) + late.count()

@@ -48,17 +48,22 @@ from spark_jobs.runs.life.status import RunKind, RunStatus
 from spark_jobs.runs.life.store import RunStore
 from spark_jobs.runs.night.affected import AffectedWindows, PreviousRun, affected_windows, merged, run_before
 from spark_jobs.runs.night.decision import Facts, GoOn, Nothing, ReadAll, decide
+from spark_jobs.runs.night.duplicates import copies_of, why_duplicates_whole, why_late_again
 from spark_jobs.runs.night.evidence import Beside
+from spark_jobs.runs.night.looked_up import why_looked_up_anew
 from spark_jobs.runs.night.reading import Reading
+from spark_jobs.runs.night.sessions import affected_sessions, why_sessions_whole
 from spark_jobs.runs.night.taken import identities_of, positions_of, read_whole, refuse_another_topic, take_new
 from spark_jobs.runs.planning.plan import arrival_limit, make_plan, planned_records
 from spark_jobs.runs.planning.plan_document import Plan
 from spark_jobs.runs.planning.requesting import check_until
 from spark_jobs.runs.work.backfill import execute
 from spark_jobs.runs.work.computing import Incremental, IncrementalWork
+from spark_jobs.runs.work.duplicates_night import DuplicatesWork
 from spark_jobs.runs.work.evaluation import EndPolicy, Evaluator
 from spark_jobs.runs.work.job import RunResult, chosen_run_id, job_of
 from spark_jobs.runs.work.progress import Progress
+from spark_jobs.runs.work.session_night import SessionWork
 from spark_jobs.runs.work.stages import ReplayChunk, chunk_stages
 from spark_jobs.sources import (
     Clocks,
@@ -146,8 +151,8 @@ def reconcile(
 ) -> RunResult:
     """Bring the published windows to what has arrived before `until` (epoch ms; default: all that is there).
 
-    The tables are then those of a full run at the same end offsets. A first run, another definition, sessions, and a
-    new partition are full runs; `result.note` says so. What a live job records of its reading (`Recorded`) arrives when
+    The tables are then those of a full run at the same end offsets. A first run, another definition, and a new
+    partition are full runs; `result.note` says so. What a live job records of its reading (`Recorded`) arrives when
     it is recorded. Where a run has been published that saw what arrived at `until` or later, this one compares only: it
     must not take back what is known now.
 
@@ -189,7 +194,7 @@ def reconcile(
         started = now()
         chosen = chosen_run_id(pipeline, run_id, started)
         job = job_of(spark, pipeline, night.plan, progress, chosen, RunKind.RECONCILE, attempt=new_token(), **common)
-        work = IncrementalWork(job, night)
+        work = _work_of(job.spec)(job, night)
         check_quarantine(job)
         refuse_missing_event_time(pipeline, night.plan, replace(work.history, records=work.good_news))
         result = Evaluator(work, end_policy, started=started, asked=asked).evaluate()
@@ -308,7 +313,8 @@ class _Facts(Facts):
         if self._pipeline.mode is Mode.COMPLETE:
             return "complete values have no timeline to go on from: all of them are computed"
         limit = arrival_limit(self._pipeline, self._now())
-        return _why_full(self._pipeline, self.before, limit, self._recorded)
+        why, lookup = _why_full(self._pipeline, self.before, limit, self._recorded), self._opened.lookup
+        return why if why or lookup is None else why_looked_up_anew(self._spark, self.before, lookup)
 
     @cached_property
     def _spec(self) -> ReplaySpec:
@@ -366,7 +372,7 @@ class _Facts(Facts):
             seen_to = self.before.as_of | ends_of(found[0].partitions)
             self._again_to = ends_within(seen_to, clocks)
             self._again = opened_again(self._spark, self._pipeline, self._opened, clocks)
-            for name in ("_everything", "_later", "_new", "_unplaced"):
+            for name in ("_everything", "_later", "_new", "_unplaced", "_copies"):
                 vars(self).pop(name, None)
             found = self._looked_at()
         return found
@@ -386,10 +392,37 @@ class _Facts(Facts):
                     since=self.before.as_of,
                     known=self.before.reading.known,
                 ),
-                lambda: affected_windows(good(self._new), self._spec, self.before, self._published, self._cache),
+                self._touched,
                 lambda: 0 if without_place is None else _came_unplaced(spark, self._tables, without_place),
             )
         return seen, touched, came_unplaced
+
+    def _touched(self) -> AffectedWindows:
+        spec, before, new = self._spec, self.before, good(self._new)
+        if spec.has_sessions:
+            return affected_sessions(self._read, new, spec, before, self._published, self._cache)
+        if spec.deduplication is not None:
+            new = new.unionByName(self._copies, allowMissingColumns=True)
+        return affected_windows(new, spec, before, self._published, self._cache)
+
+    @property
+    def _read(self) -> DataFrame:
+        """The good records that were read before."""
+        return good(cut_at(self._everything, self.before.as_of))
+
+    @cached_property
+    def _copies(self) -> DataFrame:
+        """Those of them that have the id of a new one."""
+        assert self._spec.deduplication is not None
+        return self._cache.keep(copies_of(self._read, good(self._new), self._spec.deduplication))
+
+    @cached_property
+    def gone_whole(self) -> str:
+        if self._spec.has_sessions:
+            return "which sessions had the gone records is found in the whole history"
+        if self._spec.deduplication is not None:
+            return "whether the gone records were the first of their ids is found in the whole history"
+        return ""
 
     @cached_property
     def behind(self) -> str:
@@ -411,7 +444,12 @@ class _Facts(Facts):
 
     @cached_property
     def ahead(self) -> str:
-        return why_ahead(self.before, self._spec, self._new, self._seen[0])
+        why, section = why_ahead(self.before, self._spec, self._new, self._seen[0]), self._pipeline.deduplicate
+        if why or section is None or self._spec.deduplication is None:
+            return why
+        there = self._spark.catalog.tableExists(self._tables.late)
+        late = self._spark.table(self._tables.late) if there else None
+        return why_late_again(self._copies, good(self._new), late, self._spec.deduplication, section.kind)
 
     def full(self, decision: ReadAll) -> Full:
         """A night that computes all windows."""
@@ -427,13 +465,13 @@ class _Facts(Facts):
     def incremental(self, decision: GoOn) -> Incremental:
         """A night that computes the windows that new records touch."""
         (seen, touched, came_unplaced), before, published = self._seen, self.before, self._published
-        times, read = seen.event_times or published, seen.records + came_unplaced
+        times, read = _joined(published, seen.event_times, touched.older), seen.records + came_unplaced
         known = replace(
             seen,
             records=read,
             quarantined=seen.quarantined + came_unplaced,
             partitions=merged(before, seen),
-            event_times=TimeRange(min(published.start, times.start), max(published.end, times.end)),
+            event_times=times,
             history_records=before.records + read,
         )
         # The chunks are those of the late records, and only new ones can be late.
@@ -477,16 +515,20 @@ class _Facts(Facts):
         return take_new(pipeline, identities, before, later, self._new, known, lacks=decision.lacks)
 
 
+def _work_of(spec: ReplaySpec) -> type[IncrementalWork]:
+    if spec.has_sessions:
+        return SessionWork
+    return IncrementalWork if spec.deduplication is None else DuplicatesWork
+
+
 def _why_full(pipeline: Pipeline, before: PreviousRun, limit: int | None, recorded: Recorded | None) -> str:
     """Why a night cannot go on from the run `before`; empty: it can. `limit`: arrivals from then on are ahead."""
-    if windows_of(pipeline).is_merging:
-        return "sessions are read as a whole"
+    if windows_of(pipeline).is_merging and (why := why_sessions_whole(pipeline, before)):
+        return why
     if recorded is not None and not recorded.agrees_with(before.state):
         return f"what the live job had read is not known to be what run {before.run_id} knew of it"
-    if pipeline.lookup is not None:
-        return "the records are looked up anew"
-    if pipeline.deduplicate is not None:
-        return "duplicates are found in the whole history"
+    if pipeline.deduplicate is not None and (why := why_duplicates_whole(pipeline, before)):
+        return why
     if restarts_of(pipeline):
         return "the live job was restarted: its timeline is made as a whole"
     if isinstance(windows_of(pipeline), WallClockWindows):
@@ -618,6 +660,12 @@ def why_ahead(before: PreviousRun, spec: ReplaySpec, new: DataFrame, seen: Inspe
         f"the saved watermark state is ahead of new records: one arrived at {format_instant(first)}, and run "
         f"{before.run_id} has read another partition up to {ends}"
     )
+
+
+def _joined(span: TimeRange, *more: TimeRange | None) -> TimeRange:
+    """The shortest range that holds all of these."""
+    known = [span, *(one for one in more if one is not None)]
+    return TimeRange(min(one.start for one in known), max(one.end for one in known))
 
 
 def _published_starts(spark: SparkSession, tables: Tables) -> TimeRange:

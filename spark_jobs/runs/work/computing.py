@@ -40,6 +40,8 @@ from spark_jobs.sources import good, quarantined, reading
 from spark_jobs.spark.failures import AggregateOverflowError
 from spark_jobs.spark.parallel import run_parallel
 
+_A_PART_SINCE = "a run over a part of the range was published since the run that this one goes on from"
+
 
 class FullWork:
     """All windows of the plan's range. `records` are the plan's, good and bad; None: read once a stage needs them.
@@ -223,15 +225,19 @@ class IncrementalWork:
             yield replay
 
     def stage(self, replay: Replay, stage: ReplayChunk | ReplayTouched) -> None:
-        plan, touched = self.night.plan, self.night.touched
+        touched, plan = self.night.touched, self.night.plan
         with self.job.stage("windows", f"in {len(self.parts)} parts, and late records"):
             rows: list[tuple[StagedPart, Callable[[], DataFrame]]] = []
             pairs = touched.pairs
             if touched.older is not None and pairs is not None:
                 rows.append((StagedPart.TOUCHED, lambda: pairs))
             rows += [(StagedPart.WINDOWS, partial(replay.windows, chunk, only=only)) for chunk, only in self.parts]
-            rows += [(StagedPart.LATE, partial(replay.late, chunk, plan.span, self.good_news)) for chunk in plan.chunks]
+            rows += [(StagedPart.LATE, partial(self.late, replay, chunk)) for chunk in plan.chunks]
             stage_parallel(self.job, replay, rows)
+
+    def late(self, replay: Replay, chunk: TimeRange) -> DataFrame:
+        """The new records that were late for windows of the chunk."""
+        return replay.late(chunk, self.night.plan.span, self.good_news)
 
     def keep(self, staged: StagedRange, replay: Replay) -> None:
         if self.night.lacks or self.night.before.reading.has_gone:
@@ -239,20 +245,30 @@ class IncrementalWork:
 
     def account(self, replay: Replay, before: DataFrame) -> Account:
         """What became of each new record, and of its pairs. `before`: the published windows that are computed again."""
-        job = self.job
-        known = self.night.before.run_id == job.published.latest
-        night = self.night
+        job, night = self.job, self.night
         records, pairs = run_parallel(
             job.spark,
             lambda: counted_night(job.spark, job.pipeline, job.plan, night.before.reading, night.new),
             lambda: counted_pairs(self.good_news, job.spec, None),
         )
-        counted = staged_windows(job)
+        return self.beside(records, pairs, before, 0)
+
+    def beside(self, records: Account, pairs: Account, before: DataFrame, aside: int) -> Account:
+        """One account of these terms, beside the pairs that the windows count more than `before`."""
+        job, counted = self.job, staged_windows(self.job)
         if PANE in counted.columns and STATE in counted.columns:
             counted, before = counted.where(is_last_pane(job.spec)), before.where(is_last_pane(job.spec))
-        found = pairs_in(counted) - pairs_in(before) if known else None
-        why = "a run over a part of the range was published since the run that this one goes on from"
-        return joined(records, pairs, found, 0, why=why)
+        known = self.night.before.run_id == job.published.latest
+        found = self.pairs_added(counted, before) if known else None
+        why = self.why_no_pairs if known else _A_PART_SINCE
+        return joined(records, pairs, found, aside, why=why)
+
+    why_no_pairs = ""
+    """What the pairs of windows are not known for."""
+
+    def pairs_added(self, counted: DataFrame, before: DataFrame) -> int | None:
+        """How many pairs the windows count more than before."""
+        return pairs_in(counted) - pairs_in(before)
 
     def compared(self, *, keeps: bool) -> ToCompare:
         return ToCompare(self.recent, self.night.touched, self.night.before.as_of, keeps)

@@ -21,6 +21,7 @@ from spark_jobs.replay.columns import LATE, ON_TIME, PANE
 from spark_jobs.replay.spec import Mode, Panes, ReplaySpec
 from spark_jobs.runs.life.documents import StagedRange
 from spark_jobs.runs.night.affected import AffectedWindows
+from spark_jobs.runs.night.sessions import AffectedSessions
 from spark_jobs.runs.work.causes import cause_of_change, cause_of_run
 from spark_jobs.runs.work.comparing import verdicts_of
 from spark_jobs.runs.work.job import Job
@@ -95,7 +96,8 @@ def publication_of(job: Job, staged: StagedRange) -> Publication:
         if staged.recent is None:
             return windows.where(starts_within(staged.reach))
         pairs = job.staging.rows(StagedPart.TOUCHED) if staged.older else None
-        return AffectedWindows(staged.recent, staged.older, pairs).in_scope(windows, spec.keys)
+        kind = AffectedSessions if spec.has_sessions else AffectedWindows
+        return kind(staged.recent, staged.older, pairs).in_scope(windows, spec.keys)
 
     return Publication(
         run_id=job.result.run_id,

@@ -1,0 +1,85 @@
+"""The windows that new records can have changed behind a deduplication.
+
+Which record of an id gets through is decided among the records of that id alone. So a new record changes its own
+windows and those of the other records of its id: of the one that was first before, and of the one that is now. What of
+the records of those windows gets through, all records with their ids say, wherever they lie; no others are read.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from spark_jobs.definition import Pipeline
+from spark_jobs.definition.deduplicate import DeduplicateKind
+from spark_jobs.eventtime.ranges import TimeRange
+from spark_jobs.replay.assign import END, START, assign_windows, in_span
+from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, OFFSET, PARTITION, admitted, is_within
+from spark_jobs.replay.deduplication import Deduplication
+from spark_jobs.replay.defined_windows import windows_of
+from spark_jobs.replay.spec import ReplaySpec
+from spark_jobs.runs.night.affected import AffectedWindows, PreviousRun
+from spark_jobs.spark.joins import matching
+
+_COPY = "rw_copy"
+
+
+def why_duplicates_whole(pipeline: Pipeline, before: PreviousRun) -> str:
+    """Why a night computes all windows behind a deduplication; empty: it can compute those that new records touch."""
+    if windows_of(pipeline).is_merging:
+        return "sessions behind a deduplication are read as a whole"
+    if pipeline.live is not None:
+        return "duplicates are found in the whole history, for the live job's windows"
+    if before.reading.has_gone:
+        return "records are gone, and whether they were the first of their ids is found in the whole history"
+    return ""
+
+
+def why_late_again(
+    read: DataFrame, new: DataFrame, late: DataFrame | None, deduplication: Deduplication, kind: DeduplicateKind
+) -> str:
+    """Why late records that are published may be duplicates by now, or duplicates late ones; empty: none is.
+
+    `read`: records of the ids of the `new` ones that were read before. By processing time the first one in the order of
+    the log stays, whatever becomes of it at its window; else one that is late at the deduplication gives way to one in
+    time, which has a later event time. `late`: the published late records.
+    """
+    firsts = (
+        _with_id(new, deduplication)
+        .groupBy(_COPY)
+        .agg(F.min(ARRIVAL).alias("rw_first"), F.max(EVENT_TIME).alias("rw_last"))
+    )
+    found = _with_id(read, deduplication).join(firsts.withColumnRenamed(_COPY, "rw_of"), F.col(_COPY) == F.col("rw_of"))
+    if kind is DeduplicateKind.PROCESSING_TIME:
+        found = found.where(F.col(ARRIVAL) >= F.col("rw_first"))
+    elif late is not None:
+        places = late.select(F.col("partition").alias(PARTITION), F.col("offset").alias(OFFSET)).distinct()
+        found = found.where(F.col(EVENT_TIME) < F.col("rw_last")).join(F.broadcast(places), [PARTITION, OFFSET])
+    else:
+        return ""
+    return "" if found.isEmpty() else "a new record comes before a late one of its id that was read"
+
+
+def copies_of(records: DataFrame, others: DataFrame, deduplication: Deduplication) -> DataFrame:
+    """The records that have the id of one of the `others`."""
+    ids = _with_id(others, deduplication).select(_COPY).distinct()
+    return matching(_with_id(records, deduplication), ids, (_COPY,)).drop(_COPY)
+
+
+def _with_id(records: DataFrame, deduplication: Deduplication) -> DataFrame:
+    return records.withColumn(_COPY, F.struct(*deduplication.ids(records)))
+
+
+def deciding_records(
+    records: DataFrame, new: DataFrame, touched: AffectedWindows, spec: ReplaySpec, deduplication: Deduplication
+) -> DataFrame:
+    """All records with the id of one that is new, or lies in a window that is `touched`."""
+    windows, recent, older = spec.aligned_windows, touched.recent, touched.older
+    timed = admitted(records, spec.after_watermark).where(F.col(EVENT_TIME).isNotNull())
+    span = TimeRange((older or recent).start, recent.end)
+    placed = assign_windows(in_span(timed, windows, span), windows)
+    inside = placed.where(is_within(F.col(START), recent))
+    if older is not None and touched.pairs is not None:
+        before = placed.where(is_within(F.col(START), older))
+        inside = inside.unionByName(matching(before, touched.pairs, (*spec.keys, START, END)))
+    return copies_of(records, inside.drop(START, END).unionByName(new, allowMissingColumns=True), deduplication)

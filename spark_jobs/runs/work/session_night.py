@@ -1,0 +1,63 @@
+"""What a night computes of sessions: the complete ones that new records are in, and those that were not closed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from spark_jobs.eventtime.ranges import TimeRange
+from spark_jobs.lakehouse.staging import StagedPart
+from spark_jobs.replay.columns import EVENT_TIME
+from spark_jobs.replay.engine import History, Replay
+from spark_jobs.runs.night.counting import pairs_in_sessions
+from spark_jobs.runs.night.sessions import within_sessions
+from spark_jobs.runs.work.computing import IncrementalWork
+from spark_jobs.sources import arrived_since, reading
+from spark_jobs.spark.cached import CachedFrames
+
+
+class SessionWork(IncrementalWork):
+    """A night's sessions. Their windows and their late records come from one replay, chunk by chunk of the plan."""
+
+    why_no_pairs = "sessions that are not out yet count no records"
+
+    @cached_property
+    def parts(self) -> list[tuple[TimeRange, DataFrame | None]]:
+        """All at once: the records that are read have no other sessions."""
+        return [(chunk, None) for chunk in self.night.plan.chunks]
+
+    @contextmanager
+    def replay(self, *, goes_on: bool) -> Iterator[Replay]:
+        self.job.result.continued_from = self.night.before.run_id
+        with (
+            CachedFrames() as cache,
+            Replay(
+                History(cache.keep(self._records()), self.history.event_times, self.history.processing_time_end),
+                self.job.spec,
+                timeline_records=self.history.records,
+            ) as replay,
+            reading(self.night.plan.pipeline),
+        ):
+            yield replay
+
+    def _records(self) -> DataFrame:
+        """The good records of the sessions that are computed."""
+        touched, good = self.night.touched, self.history.records.where(F.col(EVENT_TIME).isNotNull())
+        if touched.pairs is None:
+            return good
+        return within_sessions(good, F.col(EVENT_TIME), touched.pairs, self.job.spec.keys)
+
+    def late(self, replay: Replay, chunk: TimeRange) -> DataFrame:
+        """The late ones among the new records: what was decided of an earlier one stays."""
+        return arrived_since(replay.late(chunk, self.night.plan.span), self.night.before.as_of)
+
+    def pairs_added(self, counted: DataFrame, before: DataFrame) -> int | None:
+        """None where sessions are not out yet, then or now: those count no records."""
+        late = self.job.staging.rows(StagedPart.LATE)
+        now = pairs_in_sessions(counted, late, self.job.spec)
+        then = pairs_in_sessions(before, late.limit(0), self.job.spec)
+        return None if now is None or then is None else now - then

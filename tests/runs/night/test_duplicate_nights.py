@@ -1,0 +1,94 @@
+"""Nights behind a deduplication: what new copies touch is computed, and the tables are those of a full run."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_jobs.definition import Pipeline, load_pipeline
+from spark_jobs.replay.engine import Replay
+from spark_jobs.runs.night.nightly import reconcile
+from spark_jobs.runs.planning.plan import make_plan
+from spark_jobs.runs.work.backfill import execute
+from spark_jobs.runs.work.job import RunResult
+from spark_jobs.runs.work.progress import LogProgress
+from spark_jobs.sources import spool
+from tests.runs.accounts import check_account
+from tests.runs.small_nights import CASES, assert_history_is_whole, log_of, pipeline, tables_of
+from tests.runs.small_runs import BOUNDED, MINUTE, T0, record, write
+from tests.runs.small_runs import pipeline as small_pipeline
+from tests.sampling import IN_FULL, seeds
+
+KINDS = (
+    "{by: [k, v], kind: processing_time}",
+    "{by: [k, v], kind: processing_time, within: 20 s}",
+    "{by: [k, v], kind: processing_time, within: 40 s, update_type: on_read_and_write}",
+    "{by: v}",
+    "{by: v, within: 30 s}",
+)
+
+
+def log_with_copies(seed: int, count: int) -> list[dict]:
+    """The records of a log, of which every fourth comes again soon, every eighth much later, some with other times."""
+    draw, sent = random.Random(seed), []
+    for one in log_of(seed, count):
+        sent.append(one)
+        for chance, delays in ((0.25, (500, 12_000)), (0.12, (20_000, 200_000))):
+            if draw.random() < chance:
+                moved = draw.choice((0, 0, 0, -3000, 3000))
+                again = {"a": one["a"] + draw.randrange(*delays), "t": one["t"] + moved, "p": draw.randrange(2)}
+                sent.append(one | again)
+    sent.sort(key=lambda one: one["a"])
+    reached = [0, 0]
+    for one in sent:
+        one["o"] = reached[one["p"]]
+        reached[one["p"]] += 1
+    return sent
+
+
+def deduplicated(tmp_path: Path, name: str, seed: int) -> Pipeline:
+    file = Path(pipeline(tmp_path, name, list(CASES)[seed % len(CASES)]).file)
+    mode = random.Random(seed).choice(("both", "faithful"))
+    file.write_text(file.read_text() + f"deduplicate: {KINDS[seed % len(KINDS)]}\nmode: {mode}\n")
+    return load_pipeline(file)
+
+
+@pytest.mark.parametrize("seed", seeds(1, 30))
+def test_every_night_behind_a_deduplication_ends_in_the_tables_of_a_full_run(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    if seed % 2:  # these nights read their files each time, as they do with large ones
+        monkeypatch.setattr(spool, "SMALL_BYTES", 0)
+    records, draw = log_with_copies(seed, 350 if IN_FULL else 150), random.Random(seed + 100)
+    cuts = sorted([*(draw.randrange(60, len(records) - 10) for _ in range(draw.choice((1, 3)))), len(records)])
+    nightly, done, results = deduplicated(tmp_path, f"copies_{seed}", seed), 0, list[RunResult]()
+    for night, cut in enumerate(cuts):
+        write(tmp_path / "data", records[done:cut], f"part-{night}.json")
+        done = cut
+        results.append(reconcile(spark, nightly, LogProgress()))
+        check_account(results[-1])
+    whole = [one.note for one in results[1:] if one.continued_from is None]
+    assert all("comes before a late one" in note for note in whole), whole
+    full = deduplicated(tmp_path, f"copies_full_{seed}", seed)
+    execute(spark, full, make_plan(spark, full), LogProgress())
+    assert tables_of(spark, nightly) == tables_of(spark, full)
+    assert_history_is_whole(spark, nightly)
+
+
+def test_a_copy_touches_the_window_of_the_record_that_was_first(spark, tmp_path, monkeypatch) -> None:
+    """A copy with another time, within the same id's: its own window stays empty, and other windows are not read."""
+    one_minute = "window: {type: tumbling, size: 1 min}\ndeduplicate: {by: v, kind: processing_time}"
+    defined = small_pipeline(tmp_path, "copy", window=one_minute, watermark=BOUNDED)
+    first = [record(i, k="a", t=T0 + i * MINUTE, a=T0 + i * MINUTE) for i in range(8)]
+    write(tmp_path / "data", first, "part-0.json")
+    reconcile(spark, defined, LogProgress())
+    write(tmp_path / "data", [record(8, k="a", v=1, t=T0 + 3 * MINUTE, a=T0 + 9 * MINUTE)], "part-1.json")
+    read: list[int] = []
+    monkeypatch.setattr(Replay, "__enter__", lambda replay: (read.append(replay.history.records.count()), replay)[1])
+    night = reconcile(spark, defined, LogProgress())
+    assert night.continued_from is not None
+    assert read[0] == 6  # the copy and its first; what is in the copy's window; the three that were not closed
+    assert not night.changes.get("updated")
