@@ -187,5 +187,5 @@ class Pins:
     clocks: tuple[ClockBound, ...] = ()
 
     def by_name(self) -> dict[str, Any]:
-        """The same as the fields of a plan."""
+        """What is pinned, by the names of a plan's fields."""
         return {name.name: getattr(self, name.name) for name in fields(self)} | {"pinned": self.pinned or ()}

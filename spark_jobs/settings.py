@@ -43,6 +43,7 @@ class Variable(StrEnum):
     VARIABLES = "REWINDOW_VARIABLES"
     SCHEMA_FOLDERS = "REWINDOW_SCHEMA_FOLDERS"
     KEEP_AT_LEAST = "REWINDOW_KEEP_AT_LEAST"
+    CATALOG_SECONDS = "REWINDOW_CATALOG_SECONDS"
 
 
 def _heap_size(text: str) -> str:
@@ -233,6 +234,15 @@ class Settings(BaseSettings):
         description="The shortest time that the form of `maintain__<pipeline>` may keep snapshots, revisions and runs: "
         "who may send it can erase nothing that is younger. `rewindow maintain` has no such limit.",
         examples=["1 d", "30 d"],
+    )
+    catalog_seconds: int = Field(
+        default=60,
+        ge=1,
+        le=3600,
+        title="a number of seconds",
+        description="How long a run waits for one answer of the Iceberg catalog and of the Hive metastore. A property "
+        "of `REWINDOW_CATALOG_CONF` that says it for its catalog goes first.",
+        examples=["60"],
     )
 
     @property

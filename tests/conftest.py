@@ -59,7 +59,10 @@ LEFT_OUT = pytest.StashKey[int]()
 SHORT = "tests/golden/"
 """Here each test is quick and needs nothing of another one."""
 OF_FEW_ROWS = (
-    *(f"tests/{folder}/" for folder in ("comparison", "corrections", "faults", "lakehouse", "operations", "runs")),
+    *(
+        f"tests/{folder}/"
+        for folder in ("comparison", "corrections", "erasure", "faults", "lakehouse", "operations", "runs", "whatif")
+    ),
     "tests/project/test_flink_expressions.py",
     "tests/quality/test_nights.py",
     "tests/report/test_figures_agree.py",

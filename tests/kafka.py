@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from pyspark.sql import SparkSession
@@ -68,3 +68,17 @@ def produce(spark: SparkSession, servers: str, topic: str, records: Iterable[Sen
         producer.send(topic, records)
     finally:
         producer.close()
+
+
+def commit(spark: SparkSession, servers: str, group: str, topic: str, offsets: Mapping[int, int]) -> None:
+    """Commit the offsets of a consumer group, by partition, as `kafka-consumer-groups --reset-offsets` does."""
+    packages = jvm(spark)
+    kafka = packages.org.apache.kafka
+    properties, wanted = packages.java.util.Properties(), packages.java.util.HashMap()
+    properties.put("bootstrap.servers", servers)
+    for partition, offset in offsets.items():
+        place = kafka.common.TopicPartition(topic, partition)
+        wanted.put(place, kafka.clients.consumer.OffsetAndMetadata(offset))
+    admin = kafka.clients.admin.Admin.create(properties)
+    admin.alterConsumerGroupOffsets(group, wanted).all().get()
+    admin.close()

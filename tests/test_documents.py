@@ -17,6 +17,7 @@ from spark_jobs.definition import load_pipeline
 from spark_jobs.lakehouse.verdict import Verdict
 from tests.tools import commands_page, drawings, fields_page, matrix
 from tests.tools.site_links import on_page_markdown
+from tests.walk.known import KNOWN
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "spark_jobs"
@@ -39,6 +40,15 @@ def test_the_map_of_the_top_folders_names_those_that_exist() -> None:
     assert sorted(named) == sorted(name for name in folders if not name.startswith("."))
 
 
+def test_the_tests_and_walks_that_hold_what_lies_between_runs_exist() -> None:
+    text = (ROOT / "docs/contributing.md").read_text().partition("What can go wrong between runs")[2]
+    table = text.partition("\n\nWhere ")[0]
+    walks = {name.partition(": ")[2] for name in KNOWN}
+    named = set(re.findall(r'"([^"]+)"', table))
+    assert named and sorted(named - walks) == []
+    assert [file for file in re.findall(r"`([a-z_/]+\.py)`", table) if not (ROOT / "tests" / file).exists()] == []
+
+
 def tracked_files() -> list[str]:
     return subprocess.check_output(["git", "ls-files"], cwd=ROOT, text=True).splitlines()
 
@@ -53,6 +63,29 @@ def test_the_readme_is_short_and_has_a_picture() -> None:
     text = (ROOT / "README.md").read_text()
     assert len(text.split()) < 900
     assert "](docs/pictures/" in text
+
+
+def test_who_has_another_engine_does_not_leave_at_the_first_sentence() -> None:
+    (first,) = re.findall(r"^\*\*(.*?)\*\*", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE)
+    (asked,) = re.findall(r"^\*\*My live job is [^*]*\*\*.*?\n\n", (ROOT / "docs/faq.md").read_text(), re.DOTALL | re.M)
+    for engine in ("Flink", "Structured Streaming", "Kafka Streams"):
+        assert engine in first and (engine in asked or engine == "Flink")
+    assert "Both are replayed" in asked
+
+
+NOT_UNDERSTOOD = (
+    "had published a window of its time", "seconds read as milliseconds do", "sum only of what adds up over windows",
+    "by inversion, set by set", "stands for all that readers see", "fired their windows again. At most a fifth",
+    "with what they did", "load this page again", "in spite of a closed gate too",
+    "put right by a real Airflow", "both, in one aggregation",
+)  # fmt: skip
+"""What people who had not written the program did not understand in pages and messages."""
+
+
+def test_no_sentence_that_was_not_understood_comes_back() -> None:
+    files = [*(ROOT / "spark_jobs").rglob("*.py"), *(ROOT / "spark_jobs").rglob("*.j2"), *PAGES]
+    texts = {file: " ".join(file.read_text().split()).replace('" "', "") for file in files}
+    assert [(file.name, said) for file, text in texts.items() for said in NOT_UNDERSTOOD if said in text] == []
 
 
 def test_the_readme_names_the_demo_and_the_tests_side_by_side_and_ci_runs_the_tests_so() -> None:
@@ -290,6 +323,14 @@ def imports_of(tree: ast.Module) -> Iterator[tuple[str, str]]:
             yield from ((node.module or "", alias.name) for alias in node.names)
 
 
+def test_a_docstring_can_be_read_alone() -> None:
+    """None begins with a word that points at another docstring."""
+    leaning = re.compile(r'"""(The same|Those of|That of)\b')
+    found = [f"{file}: {line.strip()}" for file in sorted((ROOT / "spark_jobs").rglob("*.py"))
+             for line in file.read_text().splitlines() if leaning.search(line)]  # fmt: skip
+    assert found == []
+
+
 @pytest.mark.parametrize("file", TESTS, ids=lambda file: str(file.relative_to(ROOT)))
 def test_tests_import_no_private_name_and_no_test_module(file: Path) -> None:
     """What tests share lies in a module that holds no tests, such as `tests/kafka.py`."""
@@ -319,3 +360,14 @@ def test_each_line_of_the_trust_model_is_held_by_tests_that_exist() -> None:
         assert held == ", ".join(f"`{file}::{name}`" for file, name in tests)
         missing = [one for one in tests if f"\ndef {one[1]}(" not in (ROOT / "tests" / one[0]).read_text()]
         assert missing == []
+
+
+def test_each_line_on_what_pages_and_messages_say_is_held_by_tests_that_exist() -> None:
+    text = (ROOT / "docs/contributing.md").read_text().partition("### What pages and messages say")[2]
+    lines = [line for line in text.partition("\n##")[0].splitlines() if line.startswith("| ")][1:]
+    assert len(lines) > 25
+    for line in lines:
+        _, said, held, _ = (cell.strip() for cell in line.split("|"))
+        tests = re.findall(r"`([\w/]+\.py)::(\w+)`", held)
+        assert said and tests and held == ", ".join(f"`{file}::{name}`" for file, name in tests), line
+        assert [one for one in tests if f"def {one[1]}(" not in (ROOT / "tests" / one[0]).read_text()] == []

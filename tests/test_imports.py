@@ -37,6 +37,17 @@ def test_only_two_modules_distinguish_the_kinds_of_history() -> None:
     assert switching == {"sources/history.py", "orchestration/lineage.py"}
 
 
+def test_a_module_that_is_run_begins_when_all_of_it_is_defined() -> None:
+    begins = {path: ast.parse(path.read_text()).body for path in PRODUCT.rglob("*.py")}
+    guards = {path: [n for n, node in enumerate(body) if _is_guard(node)] for path, body in begins.items()}
+    assert any(guards.values())
+    assert [path for path, found in guards.items() if found and found != [len(begins[path]) - 1]] == []
+
+
+def _is_guard(node: ast.stmt) -> bool:
+    return isinstance(node, ast.If) and ast.unparse(node.test) == "__name__ == '__main__'"
+
+
 ENGINE_FOLDERS = {"flink", "spark", "kafka_streams"}
 
 

@@ -116,21 +116,23 @@ def run(
         check_range(loaded, options["start"], options["end"])
         check_order(loaded, options["mode"])
     stopwatch = Stopwatch()
+    end_policy = None if requested.dry_run is DryRun.PLAN else end_policy_of(loaded, requested, gate)
     with stopwatch.timed("start"):
-        spark = session(loaded, "run", has_gate=gate)
+        spark = session(loaded, "run", has_gate=end_policy is not None and end_policy.gate is not None)
     progress = progress_for(errors)
     if run_id is not None:
         refuse_known_run_of_another(spark, RunStore.configured().folder(run_id), loaded)
     if planned is not None:
         planned = allowed_now(spark, loaded, planned, beyond_limits=beyond_limits, another_log=another_log)
-    if requested.dry_run is DryRun.PLAN:
+    if end_policy is None:
         planned = with_change(spark, loaded, planned or make_plan(spark, loaded, **options))
         if as_json:
             print(planned.to_json())
         else:
             print_plan(planned, stages_of(loaded, chunk_stages(planned.chunks)), names_of(loaded))
         return
-    end_policy = end_policy_of(loaded, requested, gate)
+    if end_policy.prepare is not None:
+        end_policy.prepare()
     with ExitStack() as open_records:
         where = noted(f"stage plan of {loaded.name}")
         with where, progress.stage("plan", loaded.name), stopwatch.timed("plan"):
@@ -199,9 +201,9 @@ def reconcile(
     if run_id is not None:
         refuse_run_of_another(RunStore.configured().folder(run_id), loaded)
     stopwatch = Stopwatch()
-    with stopwatch.timed("start"):
-        spark = session(loaded, "reconcile", has_gate=gate)
     end_policy = end_policy_of(loaded, requested, gate)
+    with stopwatch.timed("start"):
+        spark = session(loaded, "reconcile")
     if requested.dry_run is DryRun.PLAN:
         with planned_night(spark, loaded, progress_for(errors), until=until_ms, end_policy=end_policy) as night:
             print_night(loaded, night, as_json)
@@ -236,9 +238,11 @@ def _end(
 
     folder = RunStore.configured().folder(result.run_id)
     outcome = Outcome.read(folder)
-    if outcome is not None:
+    has_page = folder.read_bytes(PAGE) is not None
+    if outcome is not None and (result.timings or result.corrections is not None or not has_page):
         with stopwatch.timed("report"):
             build_report(folder)
+        has_page = True
         remember(folder)
     if result.timings:
         result.timings = stopwatch.around(result.timings)
@@ -249,7 +253,7 @@ def _end(
         if (verdicts := Verdicts.read(folder)) is not None:
             print_verdicts(verdicts)
         print_corrections(result.corrections)
-        if folder.read_bytes(PAGE) is not None:
+        if has_page:
             _say_report(folder)
     if result.decision is not None and result.decision.action is not Action.PUBLISH and not end_policy.ends_as:
         hint = outcome.hint if outcome else ""

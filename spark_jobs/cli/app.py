@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from spark_jobs.cli.interrupt import leave_the_end_to_the_watcher
+from spark_jobs.cli.interrupt import end_as_the_command_does, leave_the_end_to_the_watcher
 from spark_jobs.cli.options import errors
 from spark_jobs.errors import RewindowError
 from spark_jobs.parts import error_of
@@ -49,6 +49,7 @@ def options_of_all(
 
 def main() -> None:
     """Entry point of the console script: errors become short messages and documented exit codes."""
+    end_as_the_command_does()
     debug = "--debug" in sys.argv
     argv = [argument for argument in sys.argv[1:] if argument != "--debug"]
     if argv[:1] not in (["archive"], ["corrections"]):  # of the others, `--dry-run` alone means the plan
@@ -69,12 +70,21 @@ def main() -> None:
         leave_the_end_to_the_watcher()
         if debug:
             raise
-        if isinstance(problem, ImportError) and (missing := error_of(problem)) is not None:
-            errors.print(f"[bold red]error[/]: {escape(str(missing))}")
-            raise SystemExit(missing.exit_code) from None
+        if (known := _known(problem)) is not None:
+            errors.print(f"[bold red]error[/]: {escape(str(known))}")
+            raise SystemExit(known.exit_code) from None
         message = known_failure(problem)
         errors.print(f"[bold red]error[/]: {escape(message)}")
         raise SystemExit(1) from None
+
+
+def _known(problem: Exception) -> RewindowError | None:
+    """What Rewindow can say of an error of others: a part that is missing, a catalog that does not answer."""
+    if isinstance(problem, ImportError):
+        return error_of(problem)
+    from spark_jobs.spark.failures import catalog_failure  # brings PySpark, which is there when it has failed
+
+    return catalog_failure(problem)
 
 
 def known_failure(problem: BaseException) -> str:

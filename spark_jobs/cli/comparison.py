@@ -8,10 +8,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from spark_jobs.cli.options import GATE_CLOSED
 from spark_jobs.lakehouse.verdict import Verdict
 from spark_jobs.runs.life.verdicts import Verdicts
-
-GATE_CLOSED = 3
 
 
 def print_report(pipeline: str, report: Verdicts, console: Console) -> None:

@@ -6,8 +6,13 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from spark_jobs.runs.life.status import RunStatus
 
 _READS = frozenset({"check", "plan", "compare", "history", "sql", "doctor", "expectations", "live"})
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -31,6 +36,15 @@ def end_on_interrupt() -> None:
     signal.set_wakeup_fd(written, warn_on_full_buffer=False)
     _WATCHING.append(threading.Thread(target=_watch, args=(come,), name="interrupt", daemon=True))
     _WATCHING[0].start()
+
+
+def end_as_the_command_does() -> None:
+    """What Ctrl-C and TERM do from the begin of a command on: those that serve until then clean up by themselves."""
+    if sys.argv[1:2] in (["up"], ["demo"], ["kafka"]):
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    else:
+        end_on_interrupt()
 
 
 def leave_the_end_to_the_watcher() -> None:
@@ -70,23 +84,30 @@ def _end(number: int) -> None:
 
 def _record() -> None:
     """Write down that nothing works on the runs of this process any more, but for what the next run has to find out."""
-    from spark_jobs.runs.life.lifecycle import moved_runs
+    if not (moved := _moved_runs()):
+        return
     from spark_jobs.runs.life.status import RunStatus
     from spark_jobs.runs.life.store import RunStore
     from spark_jobs.runs.life.unfinished import record_end
 
-    for run_id, status in moved_runs().items():
+    for run_id, status in moved.items():
         if status is not RunStatus.PUBLISHING:
             why = "it was interrupted; nothing was published"
             record_end(RunStore.configured().folder(run_id), datetime.now(UTC), why)
 
 
+def _moved_runs() -> Mapping[str, RunStatus]:
+    """The runs that this process works on; none where it has not yet loaded what moves them."""
+    lifecycle = sys.modules.get("spark_jobs.runs.life.lifecycle")
+    moved_runs = getattr(lifecycle, "moved_runs", None)  # a module may be half loaded
+    return moved_runs() if moved_runs is not None else {}
+
+
 def sentence(command: str) -> str:
     """What an interrupt of the command means now, and how to go on."""
-    from spark_jobs.runs.life.lifecycle import moved_runs
     from spark_jobs.runs.life.status import RunStatus
 
-    for run_id, status in moved_runs().items():
+    for run_id, status in _moved_runs().items():
         if status.is_published:
             return f"interrupted: run {run_id} is published; `rewindow report {run_id}` writes its report"
         if status is RunStatus.PUBLISHING:

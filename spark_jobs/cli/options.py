@@ -11,7 +11,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
 
-from spark_jobs.errors import DefinitionError
+from spark_jobs.errors import DefinitionError, NotApprovedError
 from spark_jobs.formatting import visible
 
 if TYPE_CHECKING:
@@ -57,6 +57,9 @@ def starting(known: Callable[[], list[str]]) -> Callable[[str], list[str]]:
     return lambda incomplete: [name for name in known() if name.startswith(incomplete)]
 
 
+GATE_CLOSED = NotApprovedError.exit_code
+"""Exit code of a command that finds what keeps a run from being published."""
+
 PipelineArgument = Annotated[
     str,
     typer.Argument(
@@ -76,7 +79,10 @@ ToOption = Annotated[
 ]
 AsOfOption = Annotated[
     str | None,
-    typer.Option(help="Cut the history here: end offsets (exclusive) by partition, as 0=120,1=95. Default: all."),
+    typer.Option(
+        help="Cut the history here: end offsets (exclusive) by partition, as 0=120,1=95, or what the live job wrote "
+        "down (see `rewindow marks`): a checkpoint's folder, a consumer group. Default: all."
+    ),
 ]
 ModeOption = Annotated[
     str | None, typer.Option(help="faithful, complete or both (one aggregation); default as the definition says.")
@@ -108,8 +114,8 @@ AnotherLogOption = Annotated[
     bool,
     typer.Option(
         "--another-log",
-        help="Where the history is another log than the one that was read (a topic that was made anew, other files): "
-        "what is there now takes the place of all that is published. Without it, such a run is refused.",
+        help="Accept a history that is another log than the one read before (a topic that was made anew, other files): "
+        "what it gives replaces all that is published. Without this option such a run is refused.",
     ),
 ]
 GateOption = Annotated[
@@ -186,10 +192,15 @@ def requested_of(pipeline: Pipeline, **given: object) -> Requested:
 
     Raises DefinitionError for a text that cannot be read, and for a policy that is weaker than the definition's.
     """
+    from spark_jobs.marks.read import ends_of_mark, is_mark
     from spark_jobs.runs.life.permission import effective_policy
     from spark_jobs.runs.planning import requesting
 
     aliases = {"start": "from", "end": "to"}
+    as_of = given.get("as_of")
+    if isinstance(as_of, str) and is_mark(as_of):
+        ends = ends_of_mark(lambda: session(pipeline, "marks"), pipeline, as_of.strip())
+        given["as_of"] = ",".join(f"{partition}={end}" for partition, end in ends.items())
     requested = requesting.requested_of({aliases.get(name, name): value for name, value in given.items()})
     effective_policy(pipeline.publish, requested.publish)
     return requested
@@ -208,7 +219,7 @@ def end_policy_of(pipeline: Pipeline, requested: Requested, gate: bool) -> EndPo
     """How a run ends: by policy, with the gate and the facts for its report, or as a dry run."""
     from spark_jobs.operations import run_ends
 
-    ends = run_ends.end_policy_of(pipeline, requested, gate=gate, thorough=True)
+    ends = run_ends.end_policy_of(pipeline, requested, gate=gate)
     if ends.unchecked == run_ends.NO_FOLDER:
         errors.print("[yellow]note[/]: there is no folder `expectations`: nothing is checked before it is published")
     return ends

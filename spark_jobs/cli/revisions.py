@@ -106,7 +106,7 @@ def print_live_history(
 def live_records(
     panes: Sequence[EmittedPane], verdicts: Sequence[WindowVerdict], corrections: Sequence[WindowCorrection]
 ) -> list[dict[str, Any]]:
-    """The same for machines; `live` says what a line is: `emitted`, `verdict` or `correction`."""
+    """What the live job did with a window, for machines; `live`: `emitted`, `verdict` or `correction`."""
     return [
         *({"live": "emitted", **asdict(pane)} for pane in panes),
         *({"live": "verdict", **asdict(found)} for found in verdicts),

@@ -47,6 +47,7 @@ from spark_jobs.eventtime.windows import AlignedWindows
 from spark_jobs.replay.assign import END, START, end_after, start_before
 from spark_jobs.replay.columns import OFFSET, PARTITION, is_within
 from spark_jobs.replay.defined_windows import fields_without_effect, windows_of
+from spark_jobs.sources.erased import erasures_of, without_erased
 from spark_jobs.sources.expressions import Refused, expression_type, refuse
 from spark_jobs.sources.records.attempts import FAILED, attempt, evaluated, or_null
 from spark_jobs.sources.records.times import instants, unit_refused
@@ -113,6 +114,7 @@ class EmittedRows:
         self._values = value_columns(self.opened.frame, pipeline)
         self._cached = cached
         self._decoded: DataFrame | None = None
+        self._erasures = erasures_of(spark, pipeline)
 
     def keep(self) -> None:
         """Append the rows that only the topic has to `<table>__emitted`; from now on they are read from there.
@@ -242,7 +244,8 @@ class EmittedRows:
         return self._canonical(self.opened.frame.where(condition)) if is_pruned else self._whole()
 
     def _canonical(self, frame: DataFrame) -> DataFrame:
-        return canonical_rows(self.opened, frame, self.pipeline, self._values, self._types)
+        rows = canonical_rows(self.opened, frame, self.pipeline, self._values, self._types)
+        return without_erased(rows, self._erasures)
 
     def _emitted(self, rows: DataFrame, unreadable: int, outside: int, notes: tuple[str, ...]) -> Emitted:
         good = rows.where(F.col(_WHY).isNull()).drop(_WHY, _UNKNOWN)

@@ -8,7 +8,7 @@ bounds could have been meant (`Reading`) is tried, and the one under which the v
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
@@ -25,7 +25,7 @@ from spark_jobs.definition import Pipeline
 from spark_jobs.definition.deployments import Deployed
 from spark_jobs.replay.assign import END, START
 from spark_jobs.replay.engine import History, Replay
-from spark_jobs.replay.rounding import rounding_bounds, rounding_name
+from spark_jobs.replay.rounding import rounding_name, with_bounds
 from spark_jobs.replay.spec import Mode, complete_name
 from spark_jobs.runs.planning.plan import planned_records
 from spark_jobs.runs.planning.plan_document import Plan
@@ -86,8 +86,7 @@ def complete_windows(plan: Plan, pipeline: Pipeline, records: DataFrame) -> Repl
     """The replay that gives the windows over all records, whatever was late, with the bounds of rounded values."""
     usable = good(records)
     spec = spec_of_plan(records.sparkSession, pipeline, plan, Mode.COMPLETE)
-    spec = replace(spec, aggregates={**spec.aggregates, **rounding_bounds(usable, spec.aggregates)})
-    return Replay(History(usable, plan.event_times, plan.processing_time_end), spec)
+    return Replay(History(usable, plan.event_times, plan.processing_time_end), with_bounds(spec, usable))
 
 
 def look_at(

@@ -89,7 +89,7 @@ class PartitionedTable:
     most_rows: ClassVar[int | None] = None
 
     def accepted(self, rows: DataFrame) -> tuple[DataFrame, tuple[str, ...]]:
-        """Those whose partition is known and closed; the others stay due."""
+        """The rows whose partition is known and closed; the others stay due."""
         placed = self._placed(rows)
         waiting = placed.where(F.col("rw_partition").isNull()).count()
         if not waiting:

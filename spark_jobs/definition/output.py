@@ -107,6 +107,21 @@ class Publish(Section):
         "is always allowed.",
     )
 
+    approvers: tuple[str, ...] = Field(
+        default=(),
+        max_length=50,
+        description="Who may answer the task `approve` and publish with `decide__<pipeline>` in Airflow: the ids of "
+        "Airflow's users. Empty: all who may edit the DAG. On the command line the machine's permissions decide.",
+        examples=["[amal, noor]"],
+    )
+
+    @field_validator("approvers", mode="before")
+    @classmethod
+    def _named(cls, names: Any) -> Any:
+        if not isinstance(names, (list, tuple)) or not all(isinstance(n, str) and n.strip() for n in names):
+            raise Refusal(f"{shown(names)} is no list of users", "write a list such as [amal, noor]")
+        return tuple(names)
+
     @field_validator("policy", mode="before")
     @classmethod
     def _known_policy(cls, policy: Any) -> Any:

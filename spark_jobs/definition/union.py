@@ -186,5 +186,5 @@ def names_of_inputs(content: Mapping[str, Any] | None) -> tuple[str, ...]:
 
 
 def of_union(by_partition: Mapping[int, T], number: int) -> dict[int, T]:
-    """The same under the union's numbers."""
+    """What one input has by partition, under the numbers that its partitions have in the union."""
     return {number * BLOCK + p: value for p, value in by_partition.items()}

@@ -197,7 +197,8 @@ class Watermark(OneWatermark):
     custom_class: Text | None = Field(
         None,
         alias="class",
-        description="module:Class with on_event(timestamp, arrival, output) and on_periodic_emit(now, output).",
+        description="module:Class with on_event(timestamp, arrival, output) and on_periodic_emit(now, output); for "
+        "speed also on_batch(timestamps, arrivals).",
         examples=["my_module:MyGenerator"],
     )
     parameters: dict[str, Any] = Field(

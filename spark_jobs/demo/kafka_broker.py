@@ -328,7 +328,7 @@ def fetch_kafka() -> Path:
 
 
 JARS = Path(pyspark.__file__).parent / "jars"
-"""Those that pyspark brings."""
+"""The folder of the jars that come with pyspark."""
 
 
 def launched(

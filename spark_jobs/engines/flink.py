@@ -8,6 +8,7 @@ from typing import ClassVar
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.live import Live
 from spark_jobs.engines.live_engine import Holding, LiveEngine, subtasks_of
+from spark_jobs.eventtime.durations import format_duration
 from spark_jobs.eventtime.flink.strategy import WatermarkStrategy
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.replay.band import Band, merged
@@ -46,6 +47,33 @@ class Flink(LiveEngine):
             return []
         what = "the watermark waits there, so no window that ends later closes (watermark.idleness is not set)"
         return [(group, what) for group in strategy.generator_groups]
+
+    def doubts_of_cutover(self, pipeline: Pipeline, strategy: WatermarkStrategy) -> list[str]:
+        watermarks = [one.watermark for one in pipeline.inputs or (pipeline,)]
+        said = []
+        if any(one.emission == "periodic" for one in watermarks):
+            said.append(
+                "the new job reads its backlog faster than it arrived: until it has caught up, a record that was late "
+                "can come in time; from the first window that closes after that, its watermark is the old job's"
+            )
+        if strategy.idleness is not None:
+            said.append(
+                "idleness counts by the job's clock: until each partition has given a record or has been silent for "
+                f"{format_duration(strategy.idleness)}, the new job waits where the old one did not"
+            )
+        if len(strategy.subtasks) > 1:
+            said.append(
+                "several source subtasks read the backlog in an order of their own: until the new job has caught up, "
+                "records near a close can be decided otherwise"
+            )
+        if strategy.follows_the_clock:
+            said.append("the watermark follows the clock: to the new job its whole backlog is late")
+        if pipeline.deduplicate is not None:
+            said.append(
+                "the new job does not know which records came before: a duplicate of a record before these offsets "
+                "counts as new, for as long as the state of deduplicate keeps records"
+            )
+        return said
 
     def band(self, pipeline: Pipeline, live: Live) -> Band:
         """By the definition alone: one emission interval (periodic watermarks) and the margin, to each side.

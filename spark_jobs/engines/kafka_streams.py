@@ -35,6 +35,12 @@ class KafkaStreams(LiveEngine):
         what = "its stream time stands still, so its own windows that end later do not close"
         return [((partition,), what) for partition in partitions]
 
+    def doubts_of_cutover(self, pipeline: Pipeline, strategy: WatermarkStrategy) -> list[str]:
+        return [
+            "stream time begins anew with each restart or rebalance: one before the new application has caught up "
+            "can take records that were late"
+        ]
+
     def band(self, pipeline: Pipeline, live: Live) -> Band:
         """None: a task reads its partition in the order of the log, however late it is."""
         return Band(0, 0)

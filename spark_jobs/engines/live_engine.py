@@ -66,6 +66,13 @@ class LiveEngine:
     shows_lags: ClassVar[bool] = False
     """Whether the times at which rows came out show where the live job was behind."""
 
+    reads_backlog_at_once: ClassVar[bool] = False
+    """Whether a new job reads all that is there before anything is late."""
+
+    def doubts_of_cutover(self, pipeline: Pipeline, strategy: WatermarkStrategy) -> list[str]:
+        """What a new job that begins in the log can decide otherwise than the replay, and for how long."""
+        return []
+
     def recorded(
         self,
         spark: SparkSession,

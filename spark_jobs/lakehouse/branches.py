@@ -177,7 +177,7 @@ class PublicationBranches:
     def state_at(self, head: int) -> str:
         """What the property `PROPERTY` says once the run is published, with `main` at `head`."""
         publication = self.publication
-        columns = (*publication.staged.columns, *FACTS.names)
+        columns = (*publication.columns, *FACTS.names)
         of_all = publication.is_everything
         return state_at(self._java(), head, publication.identity, columns, is_everything=of_all).to_json()
 

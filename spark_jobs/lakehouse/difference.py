@@ -20,6 +20,7 @@ from spark_jobs.lakehouse.change import BOOKKEEPING_COLUMNS, WindowChange
 from spark_jobs.lakehouse.publication import FACTS, LIVE, REVISIONS, Cause, Publication
 from spark_jobs.lakehouse.tables import aligned, quoted, start_bounds
 from spark_jobs.replay.columns import DROPPED, HISTORY_GONE, LATE, NOT_COUNTED, ON_TIME, STATE
+from spark_jobs.replay.rounding import rounded_columns
 from spark_jobs.spark.joins import others, same
 from spark_jobs.spark.parallel import run_parallel
 
@@ -47,7 +48,8 @@ class Difference:
             F.unix_millis(F.min("window_start")).alias("start"),
             F.unix_millis(F.max("window_end")).alias("end"),
         )
-        return self.changes.groupBy("rw_change", "cause").agg(*counted).collect()
+        hour = F.date_trunc("hour", "window_start").cast("timestamp_ntz").alias("hour")
+        return self.changes.groupBy("rw_change", "cause", hour).agg(*counted).collect()
 
     @property
     def counts(self) -> dict[str, int]:
@@ -72,8 +74,15 @@ class Difference:
         counts: dict[str, dict[str, int]] = {}
         for row in self._counted:
             if row["rw_change"] != WindowChange.BOOKKEEPING:
-                counts.setdefault(row["rw_change"], {})[row["cause"]] = row["count"]
+                of = counts.setdefault(row["rw_change"], {})
+                of[row["cause"]] = of.get(row["cause"], 0) + row["count"]
         return counts
+
+    @property
+    def hours(self) -> list[datetime]:
+        """The hours (UTC, without a zone) in which a window starts that changes for readers, in order."""
+        seen = (row["hour"] for row in self._counted if row["rw_change"] != WindowChange.BOOKKEEPING)
+        return sorted({hour for hour in seen if hour is not None})
 
     @property
     def span(self) -> TimeRange | None:
@@ -110,7 +119,7 @@ class Comparison:
         return Difference(changes, heads, compared and compared.persist(StorageLevel.MEMORY_AND_DISK))
 
     def compared_changes(self, at: datetime) -> DataFrame:
-        """The same changes, found without the short cut: every staged window is compared with what is published."""
+        """The changes, found without the short cut: every staged window is compared with what is published."""
         return _with_run(self._compared(self.publication.staged), self.publication, at)
 
     def changes(self, at: datetime) -> tuple[DataFrame, DataFrame | None]:
@@ -149,8 +158,8 @@ class Comparison:
         )
 
     def _staged(self, staged: DataFrame) -> DataFrame:
-        """Staged windows in the table's columns, and `LIVE`."""
-        rows = aligned(self.spark, self.table, staged)
+        """Staged windows in the table's columns, the bounds of those that are rounded, and `LIVE`."""
+        rows = aligned(self.spark, self.table, staged, rounded_columns(staged.columns).values())
         return (
             rows.withColumn(LIVE, F.lit(False))
             if self.publication.with_live is None
@@ -166,9 +175,10 @@ class Comparison:
     def _compared(self, staged: DataFrame) -> DataFrame:
         """The changes against what is published."""
         identity, values = self._columns()
-        new = self._staged(staged).select(*quoted(identity), _packed(values, "rw_new"), LIVE)
+        bounds = rounded_columns(staged.columns)
+        new = self._staged(staged).select(*quoted([*identity, *bounds.values()]), _packed(values, "rw_new"), LIVE)
         old = self._published(identity, values)
-        joined = new.join(old, same(identity, _OLD), "full_outer")
+        joined = _without_rounding(new.join(old, same(identity, _OLD), "full_outer"), values, bounds)
         was = F.coalesce(F.col("old_rows") > 0, F.lit(False))
         there = F.col("rw_new").isNotNull()
         seen = [c for c in values if c not in BOOKKEEPING_COLUMNS]
@@ -222,7 +232,7 @@ class Comparison:
     def _published(self, identity: Sequence[str], values: Sequence[str]) -> DataFrame:
         """What is published of each window in scope, by `old_` and the column's name.
 
-        `old_rows`: how many rows readers see of it. `rw_old`: their values, of one of them. `old_is_whole`: the
+        `old_rows`: how many rows readers see of it. `rw_old`: the values of any one of these rows. `old_is_whole`: the
         revisions say the same as readers see.
         """
         rows = [
@@ -260,6 +270,26 @@ class Comparison:
 
     def _revisions(self) -> DataFrame:
         return self.spark.table(f"{self.table}.branch_{REVISIONS}")
+
+
+def _without_rounding(joined: DataFrame, values: Sequence[str], bounds: Mapping[str, str]) -> DataFrame:
+    """`rw_new` with the published value where a new one may differ from it by the order of additions alone.
+
+    Two runs can add the records of a window in different orders. A bound that is infinite or NaN allows nothing.
+    """
+    if not bounds:
+        return joined
+
+    def value(column: str) -> Column:
+        new, old = F.col(f"rw_new.`{column}`"), F.col(f"rw_old.`{column}`")
+        if column not in bounds:
+            return new.alias(column)
+        bound = F.col(f"`{bounds[column]}`")
+        is_near = (bound < F.lit(float("inf"))) & (F.abs(new.cast("double") - old.cast("double")) <= bound)
+        return F.when(is_near, old).otherwise(new).alias(column)
+
+    there = F.when(F.col("rw_new").isNotNull(), F.struct(*map(value, values)))
+    return joined.withColumn("rw_new", there).drop(*bounds.values())
 
 
 def _with_run(changes: DataFrame, publication: Publication, at: datetime) -> DataFrame:

@@ -32,6 +32,8 @@ LedgerRow = Mapping[str, Any]
 
 _WRITE = "rewindow.write"
 """A property of the snapshot of each change of a row: it names the change."""
+_COMES = "rw_comes"
+"""Whether a row is to be written; else it stands for those that go."""
 _PUBLISHED_COLUMNS = ("run_id", "whole", "range_start", "range_end", "finished_at")
 
 
@@ -111,9 +113,18 @@ class Ledger:
     def put_rows(self, table: str, run_id: str, rows: Rows) -> None:
         """Write a run's few rows into a table with a column `run_id`, in the place of those that it has there."""
 
-        def row_level(iceberg: JavaObject) -> None:
-            self._spark.sql(f"DELETE FROM {table} WHERE run_id = {literal(run_id)}")
-            self._spark.createDataFrame(arrow_rows(self._spark, iceberg, rows)).writeTo(table).append()
+        def row_level(iceberg: JavaObject) -> None:  # one commit: nobody sees the table without rows of the run
+            frame = self._spark.createDataFrame(arrow_rows(self._spark, iceberg, rows))
+            names = [f"`{name}`" for name in frame.columns]
+            goes = self._spark.range(1).select(F.lit(False).alias(_COMES))
+            source = frame.withColumn(_COMES, F.lit(True)).unionByName(goes, allowMissingColumns=True)
+            values = ", ".join(f"s.{name}" for name in names)
+            with viewed(source) as view:
+                self._spark.sql(
+                    f"MERGE INTO {table} t USING {view} s ON NOT s.{_COMES} AND t.run_id = {literal(run_id)} "
+                    f"WHEN MATCHED THEN DELETE WHEN NOT MATCHED AND s.{_COMES} "
+                    f"THEN INSERT ({', '.join(names)}) VALUES ({values})"
+                )
 
         def overwrite() -> None:
             iceberg = loaded_iceberg_table(self._spark, table)
@@ -255,7 +266,7 @@ class Ledger:
         return read
 
     def _merge(self, run_id: str, known: _Known, row: pa.Table) -> None:
-        """The same where `maintain` has put the rows of several runs into one file."""
+        """Replaces a run's row, where `maintain` has put the rows of several runs into one file."""
         runs, frame = self._tables.runs, self._spark.createDataFrame(row)
         expected = known.row or {}
         same = " AND ".join(f"t.{c} <=> {literal(expected.get(c))}" for c in ("status", "attempt", "claim"))

@@ -13,6 +13,7 @@ from pyspark.sql.types import IntegerType, StringType, StructField, StructType, 
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.lakehouse.side_tables import SideChange
 from spark_jobs.lakehouse.tables import starts_within
+from spark_jobs.replay.rounding import rounded_columns
 
 REVISIONS = "revisions"
 """The branch that has every value a window ever had."""
@@ -43,6 +44,7 @@ class Cause(StrEnum):
     LATE_ARRIVALS = "late_arrivals"
     LOGIC_CHANGE = "logic_change"
     SOURCE_REPAIR = "source_repair"
+    ERASURE = "erasure"
     RETRACTION = "retraction"
     CLOSED = "closed"
     OPEN = "open"
@@ -64,7 +66,8 @@ class TableAt:
 class Publication:
     """What is to be published. `identity` names the columns that tell one window (or pane) from another.
 
-    `began`: the table when the run began. `in_scope` keeps of earlier
+    `staged`: windows, and the bounds of rounded values beside them (`spark_jobs.replay.rounding`): a value within its
+    bound of the published one is no change. `began`: the table when the run began. `in_scope` keeps of earlier
     windows those that the staged ones stand for: one of them that is not staged is retracted. `cause()` gives the cause
     of a change from the columns `old_run_id` (null: no window before) and `rw_start` (the window's start). `branch`
     names the branches that this process writes on. `rivals()` names the runs that the ledger says were published in the
@@ -93,6 +96,12 @@ class Publication:
     former: tuple[str, ...] = ()
     repairs: bool = False
     kept_as_of: dict[int, int] | None = None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The staged columns that are published: without the bounds of rounded values."""
+        bounds = rounded_columns(self.staged.columns).values()
+        return tuple(c for c in self.staged.columns if c not in bounds)
 
     @property
     def row_identity(self) -> tuple[str, ...]:

@@ -166,7 +166,7 @@ class PublishedTable:
         return self._comparison(publication).changes(at)[0]
 
     def compared_changes(self, publication: Publication, at: datetime) -> DataFrame:
-        """The same changes, found without the short cut: every staged window is compared with what is published."""
+        """The changes, found without the short cut: every staged window is compared with what is published."""
         return self._comparison(publication).compared_changes(at)
 
     def difference(self, publication: Publication, at: datetime) -> Difference:
@@ -294,6 +294,20 @@ class PublishedTable:
                 named[side.property] = str(rewritten)
         if named and set_properties(self._spark, table, named):
             self.follow()
+
+    def vouch_as_it_is(self) -> None:
+        """Name the present snapshots as the published ones, after this process has deleted rows of them."""
+        table, named = self._java(), {}
+        state, head = published_state(table), table.currentSnapshot()
+        if state is not None:
+            named[PROPERTY] = replace(state, head=head.snapshotId(), sequence=head.sequenceNumber()).to_json()
+        for side in self._sides():
+            snapshot = SideTable(self._spark, self.table, side).head()
+            if snapshot is not None:
+                named[side.property] = str(snapshot)
+        if not any(set_properties(self._spark, self._java(), named) for _ in range(_ATTEMPTS)):
+            raise CatalogError("other programs keep changing the table", self.table, "Try again in a minute.")
+        self.follow()
 
     def alter(self, change: str) -> None:
         """Carry out `ALTER TABLE ... <change>`, again if another process has changed the table meanwhile."""

@@ -137,6 +137,11 @@ class SideTable:
             return None
         return head.snapshotId() if foreign_commits(table, published) is None else None
 
+    def head(self) -> int | None:
+        """The snapshot of `main`; None where there is none."""
+        snapshot = self._java().currentSnapshot() if self.exists() else None
+        return None if snapshot is None else snapshot.snapshotId()
+
     def _java(self) -> JavaObject:
         return loaded_iceberg_table(self._spark, self.table)
 

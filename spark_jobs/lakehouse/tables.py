@@ -58,7 +58,7 @@ FEW_FILES = {
 """Each commit writes a file of metadata, which holds all of the one before: the last 10 stay, others go at once. Many
 small commits leave a manifest each: from 8 on the next commit puts them into one."""
 _FEWEST_FILES = FEW_FILES | {"commit.manifest.min-count-to-merge": "2"}
-"""The same for tables of few rows: each commit puts all manifests into one."""
+"""`FEW_FILES` for tables of few rows: each commit puts all manifests into one."""
 _PROPERTIES = (
     "'format-version'='2', 'write.parquet.compression-codec'='zstd', "
     "'write.parquet.row-group-size-bytes'='8388608', 'write.parquet.dict-size-bytes'='262144', "
@@ -298,14 +298,15 @@ def drop_table(spark: SparkSession, table: str) -> None:
     guarded("cannot drop", table, drop)
 
 
-def aligned(spark: SparkSession, table: str, rows: DataFrame) -> DataFrame:
-    """The rows in the table's columns; what they lack is null."""
+def aligned(spark: SparkSession, table: str, rows: DataFrame, more: Iterable[str] = ()) -> DataFrame:
+    """The rows in the table's columns, and `more` of their own; what they lack is null."""
     given = set(rows.columns)
     return rows.select(
         *(
             F.col(f"`{f.name}`") if f.name in given else F.lit(None).cast(f.dataType).alias(f.name)
             for f in spark.table(table).schema
-        )
+        ),
+        *quoted(more),
     )
 
 

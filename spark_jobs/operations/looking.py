@@ -20,6 +20,7 @@ from spark_jobs.definition.union import partition_in_words
 from spark_jobs.formatting import difference, length, plain, plural, shown
 from spark_jobs.lakehouse.corrections import pair_names
 from spark_jobs.lakehouse.tables import Tables
+from spark_jobs.operations.cutover_answer import meeting_answer, plan_answer
 from spark_jobs.operations.doctor import Status, run_doctor
 from spark_jobs.operations.query import Rows, in_utc
 from spark_jobs.operations.window_history import of_keys, window_history, with_previous
@@ -27,6 +28,9 @@ from spark_jobs.runs.planning.looks import Answer, Question, Subject, Table
 from spark_jobs.runs.work.progress import Progress
 from spark_jobs.runs.work.quarantine import reasons_of
 from spark_jobs.sources import names_of
+from spark_jobs.whatif.definitions import OF_FORMS, variants_of
+from spark_jobs.whatif.measure import measure
+from spark_jobs.whatif.words import COLUMNS, in_words, sample_in_words
 
 SHOWN = 200
 """The most rows of a table."""
@@ -51,8 +55,14 @@ def answer_of(spark: Spark, pipeline: Pipeline, question: Question, progress: Pr
             return _corrections(spark(), pipeline, question)
         case Subject.LIVE:
             return _live(spark(), pipeline, progress)
+        case Subject.CUTOVER:
+            return plan_answer(spark(), pipeline, question, progress)
+        case Subject.MEETING:
+            return meeting_answer(spark(), pipeline, question, progress)
         case Subject.DOCTOR:
             return _doctor(spark, pipeline)
+        case Subject.WHAT_IF:
+            return _what_if(spark(), pipeline, question, progress)
 
 
 def _revisions(spark: SparkSession, pipeline: Pipeline, question: Question) -> Answer:
@@ -173,6 +183,23 @@ def _doctor(spark: Spark, pipeline: Pipeline) -> Answer:
     said = f"A run will not work: {names}." if failed else "A run has all that it needs where this task ran."
     columns = ("Check", "Result", "What was found", "What to do")
     return Answer(sentence=said, is_well=not failed, tables=(Table(columns=columns, rows=rows),))
+
+
+def _what_if(spark: SparkSession, pipeline: Pipeline, question: Question, progress: Progress) -> Answer:
+    found = measure(spark, variants_of(pipeline, question.sets, only=OF_FORMS), progress)
+    table = Table(columns=COLUMNS, rows=tuple(in_words(one) for one in found.definitions))
+    samples = [
+        Table(
+            title=f"{one.name}: windows that differ",
+            columns=("Window", "Key", "Column", "Published", "Here"),
+            rows=tuple(sample_in_words(sample) for sample in one.against.samples),
+        )
+        for one in found.definitions
+        if one.against is not None and one.against.samples
+    ]
+    read = f"{found.definitions[0].records:,} records"
+    said = f"{len(found.definitions)} definitions over the same {read}. Nothing was published."
+    return Answer(sentence=f"{said} Times are UTC.", tables=(table, *samples))
 
 
 def _published(spark: SparkSession, table: str) -> DataFrame | None:

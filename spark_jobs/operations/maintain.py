@@ -24,6 +24,7 @@ from spark_jobs.definition.deployments import deployments_of, destination_of
 from spark_jobs.definition.instants import format_instant
 from spark_jobs.definition.live import TableEmitted, TopicEmitted
 from spark_jobs.errors import RewindowError
+from spark_jobs.lakehouse.complete_days import complete_table
 from spark_jobs.lakehouse.corrections import is_delivering
 from spark_jobs.lakehouse.emitted_table import forget_others
 from spark_jobs.lakehouse.ledger import Ledger, LedgerRow
@@ -35,6 +36,7 @@ from spark_jobs.runs.life.documents import Outcome, Request
 from spark_jobs.runs.life.recovery import OPEN, recover
 from spark_jobs.runs.life.store import RunStore
 from spark_jobs.runs.work.progress import Progress
+from spark_jobs.sources.erased import erasures_table
 from spark_jobs.spark.catalog import CATALOG
 from spark_jobs.spark.gateway import JavaObject, is_instance_of, loaded_iceberg_table
 
@@ -248,6 +250,7 @@ def maintain(
             forget = partial(forget_others, spark, tables.emitted, _placings(pipeline))
             guarded("cannot maintain", tables.emitted, forget)
     side_tables = [tables.late, tables.quarantine, tables.verdicts, tables.comparisons, tables.emitted]
+    side_tables += [complete_table(tables), erasures_table(pipeline)]
     if not is_delivering(spark, tables.corrections):
         side_tables.append(tables.corrections)
     settle = PublishedTable(spark, tables.windows).settle
@@ -302,12 +305,19 @@ class Tidied:
 
 
 def tidy(
-    spark: SparkSession, table: str, order: str, now: datetime, keep: timedelta, settle: Callable[[], None]
+    spark: SparkSession,
+    table: str,
+    order: str,
+    now: datetime,
+    keep: timedelta,
+    settle: Callable[[], None],
+    *,
+    every_file: bool = False,
 ) -> Tidied:
     """Compact a table and remove what it does not need; readers see the same rows.
 
     `order`: the column by which compaction sorts. Snapshots older than `keep` are expired. `settle` is called between
-    the two, so that what is published is what stays.
+    the two, so that what is published is what stays. `every_file`: write all files anew, and name none of the old ones.
     """
     name = table.split(".", 1)[1]
 
@@ -319,13 +329,19 @@ def tidy(
     # `PublishedTable.prepare` sorts the rows of a file by time. Compaction keeps that order, so that a nightly
     # reconciliation reads few rows.
     sorting = ("strategy => 'sort'", f"sort_order => '{order}'") if order else ()
+    which = "options => map('delete-file-threshold', '1', 'min-input-files', '2')"
+    if every_file:
+        which = "options => map('rewrite-all', 'true')"
+        _merge_manifests(loaded_iceberg_table(spark, table), "false")
     compacted = 0
     for branch in sorted({"main", REVISIONS} & set(loaded_iceberg_table(spark, table).refs())):
-        small = "options => map('delete-file-threshold', '1', 'min-input-files', '2')"
-        rewritten = call("rewrite_data_files", small, f"branch => '{branch}'", *sorting)
+        rewritten = call("rewrite_data_files", which, f"branch => '{branch}'", *sorting)
         compacted += int(rewritten.get("rewritten_data_files_count", 0))
     if _has_deletes(loaded_iceberg_table(spark, table)):  # those whose rows were compacted away
         call("rewrite_position_delete_files", "options => map('rewrite-all', 'true')")
+    if every_file:
+        _drop_emptied_manifests(loaded_iceberg_table(spark, table))
+        _merge_manifests(loaded_iceberg_table(spark, table), "true")
     settle()
     before = _snapshots(spark, table)
     call("expire_snapshots", f"older_than => TIMESTAMP '{_timestamp_literal(now - keep)}'", "retain_last => 1")
@@ -335,6 +351,20 @@ def tidy(
         f"older_than => TIMESTAMP '{_timestamp_literal(now - ORPHANS)}')"
     ).count()
     return Tidied(compacted, expired, orphans + _remove_dead_metadata(spark, loaded_iceberg_table(spark, table)))
+
+
+def _merge_manifests(table: JavaObject, value: str) -> None:
+    """Whether commits merge small manifests: one that names new files would also name those that are gone."""
+    table.updateProperties().set("commit.manifest-merge.enabled", value).commit()
+
+
+def _drop_emptied_manifests(table: JavaObject) -> None:
+    """Leave out the manifests that name only files that are gone, with the smallest and largest values of each.
+
+    Iceberg keeps them in the snapshot of the commit that removed the files, and leaves them out of the next one.
+    """
+    for branch in sorted({"main", REVISIONS} & set(table.refs())):
+        table.newAppend().toBranch(branch).commit()
 
 
 def _has_deletes(table: JavaObject) -> bool:

@@ -15,12 +15,12 @@ from spark_jobs.runs.work.evaluation import EndPolicy
 NO_GATE = "the run was started with --no-gate"
 
 
-def end_policy_of(pipeline: Pipeline, requested: Requested, *, gate: bool = True, thorough: bool = False) -> EndPolicy:
-    """How a run ends: as requested, or as the definition says. `gate` and `thorough`: see `gate_of`.
+def end_policy_of(pipeline: Pipeline, requested: Requested, *, gate: bool = True) -> EndPolicy:
+    """How a run ends: as requested, or as the definition says.
 
     Raises DefinitionError where a suite cannot be read.
     """
-    checks = gate_of(pipeline, thorough=thorough) if gate else None
+    checks = gate_of(pipeline) if gate else None
     is_live = pipeline.live is not None
     return EndPolicy(
         policy=requested.publish,
@@ -28,6 +28,7 @@ def end_policy_of(pipeline: Pipeline, requested: Requested, *, gate: bool = True
         compare=compare_run if is_live else None,
         live_news=has_live_news if is_live else None,
         gate=checks,
+        prepare=checks.prepare if checks else None,
         confirm_gate=checks.confirm if checks else None,
         unchecked="" if checks else NO_FOLDER if gate else NO_GATE,
         collector=gather,

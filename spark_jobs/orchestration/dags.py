@@ -32,7 +32,17 @@ from spark_jobs.orchestration.ending import Approve, Report, comment_params
 from spark_jobs.orchestration.form import backfill_params, decide_params, look_params, maintain_params, nightly_params
 from spark_jobs.orchestration.look import LookAt
 from spark_jobs.orchestration.notify import notified_approval, on_failure, say_why
-from spark_jobs.orchestration.operators import Compare, Correct, Decide, Maintain, Plan, Publish, Reconcile, SparkStage
+from spark_jobs.orchestration.operators import (
+    PERIODS,
+    Compare,
+    Correct,
+    Decide,
+    Maintain,
+    Plan,
+    Publish,
+    Reconcile,
+    SparkStage,
+)
 from spark_jobs.orchestration.run_ids import dag_id_of
 from spark_jobs.runs.life.status import Stage
 from spark_jobs.runs.planning.last_run import LastRun
@@ -173,7 +183,7 @@ def nightly_dag(dag_id: str, pipeline: Pipeline) -> DAG:
 def decide_dag(dag_id: str, pipeline: Pipeline) -> DAG:
     """The DAG by which a person publishes or discards a run that waits; its own permission says who may."""
     said = f"Publish or discard a run of {pipeline.name} that waits for an approval, or whose gate is closed."
-    what = "Publishes what a run has staged, in spite of a closed gate too, or drops it."
+    what = "Publishes what a run has staged, even if its gate is closed, or drops it."
     params = decide_params(pipeline.corrections is not None)
     with _dag(dag_id, pipeline, said, what, params, runs=1, is_paused_upon_creation=False) as dag:
         Decide(
@@ -212,6 +222,15 @@ def asset_of(pipeline: Pipeline) -> Asset:
     """The published table, for DAGs that follow it."""
     name = f"{CATALOG}.{pipeline.output.namespace}.{pipeline.output.table}"
     return Asset(name=name, uri=f"rewindow://{pipeline.output.namespace}/{pipeline.output.table}")
+
+
+def asset_of_periods(pipeline: Pipeline) -> Asset:
+    """The days or hours of the published table that changed, as partitions of an asset, for DAGs that follow those.
+
+    It is an asset of its own: an event with a partition key starts no DAG that follows its asset without partitions.
+    """
+    windows = asset_of(pipeline)
+    return Asset(name=f"{windows.name}{PERIODS}", uri=f"{windows.uri}{PERIODS}")
 
 
 def asset_of_verdicts(pipeline: Pipeline) -> Asset:
@@ -253,6 +272,7 @@ def _ending(pipeline: Pipeline, checked: Any, before: list[Any]) -> None:
         task_id="approve",
         pipeline=pipeline.name,
         corrects=pipeline.corrections is not None,
+        assigned_users=[{"id": name, "name": name} for name in pipeline.publish.approvers] or None,
         params=comment_params(),
         notifiers=notified_approval(),
         doc_md="A person decides, if the policy requires an approval.",
@@ -261,7 +281,7 @@ def _ending(pipeline: Pipeline, checked: Any, before: list[Any]) -> None:
         task_id="publish",
         stage=Stage.PUBLISH,
         trigger_rule=TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS,
-        outlets=[asset_of(pipeline)],
+        outlets=[asset_of(pipeline), asset_of_periods(pipeline)],
         doc_md="One atomic commit.",
         **_stage_arguments(pipeline),
     )

@@ -184,7 +184,7 @@ def _required_reason(description: str) -> Param:
 
 def decide_params(corrects: bool) -> dict[str, Param]:
     """The fields of the form of `decide__<pipeline>`. `corrects`: the pipeline delivers corrections."""
-    meanings = "**publish**: publish what the run has staged, in spite of a closed gate too. **discard**: drop it."
+    meanings = "**publish**: publish what the run has staged, even if its gate is closed. **discard**: drop it."
     if corrects:
         meanings += (
             " Of a published run **repeat**: deliver its corrections once more. **revert**: bring back what readers of "
@@ -220,7 +220,10 @@ def look_params(pipeline: Pipeline) -> dict[str, Param]:
             description_md="What to look at. Nothing is changed.",
         ),
         "window": _field(
-            "Window", f"Of revisions and late records: the start of the window. {_ZONE}", format="date-time"
+            "Window",
+            "Of revisions and late records: the start of the window. Of a cutover: the first window of the new job; "
+            f"of its check, empty: as it was planned last. {_ZONE}",
+            format="date-time",
         ),
         "keys": _field(
             "Keys",
@@ -234,6 +237,13 @@ def look_params(pipeline: Pipeline) -> dict[str, Param]:
             "Of late and quarantined records and of corrections: only those of this run id. Empty: all.",
             maxLength=200,
         ),
+        "sets": _field(
+            "Other definitions",
+            "Of what others would give: a definition a line, such as `watermark.bound=15min`, or several fields with "
+            "commas, `watermark.bound=15min, allowed_lateness=1h`. Four at most.",
+            format="multiline",
+            maxLength=2000,
+        ),
     }
 
 
@@ -241,7 +251,9 @@ def subjects_of(pipeline: Pipeline) -> list[Subject]:
     """What can be looked at of a pipeline."""
     without = set()
     if pipeline.live is None:
-        without.add(Subject.LIVE)
+        without |= {Subject.LIVE, Subject.MEETING}
+    if pipeline.missing_positions or pipeline.has_files_of_query:
+        without |= {Subject.CUTOVER, Subject.MEETING}
     if pipeline.corrections is None:
         without.add(Subject.CORRECTIONS)
     return [subject for subject in Subject if subject not in without]

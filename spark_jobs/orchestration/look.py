@@ -15,7 +15,8 @@ from spark_jobs.orchestration.links import AnswerLink, answer_path
 from spark_jobs.orchestration.operators import SparkTask, dag_run_of, params_of, person_of
 from spark_jobs.orchestration.spark_log import end_of
 from spark_jobs.runs.life.store import RunStore
-from spark_jobs.runs.planning.looks import Look, Looks, Question
+from spark_jobs.runs.planning.looks import Look, Looks, Question, Subject
+from spark_jobs.whatif.definitions import OF_FORMS, variants_of
 
 
 class LookAt(SparkTask):
@@ -55,6 +56,8 @@ class LookAt(SparkTask):
         refuse_unknown(params, fields)
         question = Question.of(params)
         question.refuse_other_keys(tuple(pipeline.keys))
+        if question.what is Subject.WHAT_IF:
+            variants_of(pipeline, question.sets, only=OF_FORMS)
         if question.what not in fields["what"].schema["enum"]:
             raise DefinitionError(
                 f"What: {pipeline.name} has no section `{question.what}`", "the form", "Choose something else."

@@ -6,8 +6,10 @@
       "arguments": {"slack_conn_id": "slack", "text": "{{ rewindow.message }}"}, "on": ["gate_failed", "approval"]}]
 
 `on` takes `gate_failed`, `refused` (input, form or definition), `failed` (anything else), `approval` and
-`live_mismatch` (windows of the live job differ for no reason that the log gives); left out, all.
-The arguments' templates see `rewindow`: `event`, `run_id`, `pipeline`, `message`, `report` (a path on the server).
+`live_mismatch` (windows of the live job differ for no reason that the log gives), and `restated` (a run was published
+that changes numbers that readers have had); left out, all.
+The arguments' templates see `rewindow`: `event`, `run_id`, `pipeline`, `message`, `report` (a path on the server), and
+`periods`, the days or hours whose windows the run changes, such as `2026-12-01T00:00:00`.
 """
 
 from __future__ import annotations
@@ -24,13 +26,13 @@ from spark_jobs.errors import EnvironmentSetupError, first_line
 from spark_jobs.orchestration.airflow_names import AirflowSkipException
 from spark_jobs.orchestration.links import report_path
 from spark_jobs.orchestration.run_ids import run_id_of
-from spark_jobs.runs.life.documents import Outcome
+from spark_jobs.runs.life.documents import Changes, Outcome
 from spark_jobs.runs.life.status import RunStatus
 from spark_jobs.runs.life.store import RunStore
 from spark_jobs.runs.life.verdicts import Verdicts
 from spark_jobs.settings import Variable, settings
 
-EVENTS = ("gate_failed", "refused", "failed", "approval", "live_mismatch")
+EVENTS = ("gate_failed", "refused", "failed", "approval", "live_mismatch", "restated")
 _EARLIER_EVENTS = {"live_drift": "live_mismatch"}
 REFUSED = frozenset({2, 5, 6})
 """Exit codes of input, form and definition."""
@@ -101,12 +103,14 @@ def notify(event: str, context: Context) -> None:
     """Call the notifiers of an event. One that fails is logged: it must not change what became of the run."""
     outcome = _outcome(context)
     run_id = _run_id(context)
+    changes = Changes.read(RunStore.configured().folder(run_id))
     facts = {
         "event": event,
         "run_id": run_id,
         "pipeline": getattr(context.get("task"), "pipeline", ""),
         "message": _message(event, outcome, run_id),
         "report": report_path(run_id),
+        "periods": list(changes.changed_periods) if changes else [],
     }
     log.info("notifying of %s: %s", event, facts["message"])
     try:
@@ -122,6 +126,9 @@ def _message(event: str, outcome: Outcome | None, run_id: str) -> str:
 
         verdicts = Verdicts.read(RunStore.configured().folder(run_id))
         return live_in_words(verdicts) if verdicts else ""
+    if event == "restated":
+        changes = Changes.read(RunStore.configured().folder(run_id))
+        return changes.of_readers.in_words() if changes else ""
     return outcome.message if outcome else ""
 
 

@@ -186,7 +186,7 @@ class SparkStage(SparkTask):
         if status is not None and status.is_final and not self._follows_the_end(context):
             self.log.info("nothing to do: run %s has ended", folder.run_id)  # no reason to start Spark for that
         elif task_instance.try_number == 1 and not self._is_own_application(folder):
-            self.log.info("this stage is a part of another task's application; to repeat it alone, clear this task")
+            self.log.info("this stage has run inside another task's application; clear this task to run it again")
             if self.stage is Stage.VERIFY and status is RunStatus.GATE_FAILED:
                 outcome = Outcome.read(folder)
                 raise AirflowFailException(outcome.sentence() if outcome else "the gate is closed")
@@ -371,8 +371,27 @@ class Publish(SparkStage):
             raise AirflowSkipException("nothing changed: all windows are as they were")
         facts = {"run_id": folder.run_id, "changes": outcome.changes, "windows": outcome.counts.windows}
         facts |= changed_range(folder)
-        self._tell_followers(context, facts)
+        changes = Changes.read(folder)
+        periods = list(changes.changed_periods) if changes is not None else []
+        self._tell_followers(context, facts | {"periods": periods})
+        tell_periods(self.outlets, context, periods)
+        if changes is not None and changes.of_readers.windows:
+            notify("restated", context)
         return facts
+
+
+PERIODS = "__periods"
+"""The suffix of the asset whose partitions are the periods that changed."""
+
+
+def tell_periods(outlets: Sequence[Any], context: Context, periods: list[str]) -> None:
+    """Give the event of the asset of periods a partition key for each; Airflow knows them from 3.2 on."""
+    outlet_events = cast(Any, context.get("outlet_events"))
+    for outlet in outlets:
+        if isinstance(outlet, Asset) and outlet.name.endswith(PERIODS) and periods:
+            accessor = outlet_events[outlet]
+            if hasattr(accessor, "add_partitions"):
+                accessor.add_partitions(periods)
 
 
 def changed_range(folder: RunFolder) -> dict[str, str | None]:
@@ -418,6 +437,15 @@ class Correct(SparkStage):
         return {"run_id": folder.run_id, "destination": found.destination, "rows": found.delivered}
 
 
+def refuse_other_approver(pipeline: Pipeline, person: str, action: str) -> None:
+    """Raises DefinitionError where the definition names who may publish, and it is somebody else."""
+    approvers = pipeline.publish.approvers
+    if action == Stage.PUBLISH.value and approvers and person not in approvers:
+        raise DefinitionError(
+            f"{person} may not publish a run of {pipeline.name}", "the form", f"Ask one of {', '.join(approvers)}."
+        )
+
+
 class Decide(SparkStage):
     """Publish or discard the run that the form names: a person's decision, with a reason."""
 
@@ -435,7 +463,7 @@ class Decide(SparkStage):
                 f"{self.pipeline} has no run {folder.run_id}", "the form", "Copy its id from its report."
             )
         require_reason(params)
-        deciding_person(context)
+        refuse_other_approver(load_pipeline(self.pipeline_file), deciding_person(context), params["action"])
         refuse_late_decision(folder.run_id, status_of(folder), params["action"])
 
     def _follows_the_end(self, context: Context) -> bool:

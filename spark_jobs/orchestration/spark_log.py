@@ -129,7 +129,7 @@ class QuietSparkSubmitHook(SparkSubmitHook):
         super()._process_spark_submit_log(readable(without_ivy(self.listening(itr))))
 
     def listening(self, lines: Iterator[Any]) -> Iterator[Any]:
-        """The same lines. The last one in which the application says why it ends is kept."""
+        """Passes the lines on, and keeps the last one in which the application says why it ends."""
         for line in lines:
             if str(line).startswith(ERROR):
                 self.said = str(line).removeprefix(ERROR).strip()

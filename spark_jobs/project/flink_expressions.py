@@ -16,7 +16,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from spark_jobs.project.flink_parser import NOTHING, FlinkParser, SqlNode, column_of, in_place_of
+from spark_jobs.project.flink_parser import NOTHING, FlinkParser, SqlNode, as_flink, column_of, in_place_of
 from spark_jobs.project.flink_script import NoCounterpartError, Remark, spark_type
 from spark_jobs.project.flink_types import LITERALS, UNKNOWN, FlinkType, Kind, common, flink_type, of_kind, whole
 
@@ -150,12 +150,9 @@ class _Walk:
             return None, UNKNOWN
         if node.type == "SqlIdentifier":
             sql = None if "" in node.names else in_place_of(node.names, self.scope.columns, self.scope.alias)
-            copy = node.node if sql is None else self._parsed(sql).node
+            copy = node.node if sql is None else self._parsed(as_flink(sql)).node
             return copy, self.type_of(node)
         if node.is_leaf:
-            if "''" in node.text[1:-1]:
-                why = "CHECK: Spark reads two quotes within a text as none: write a backslash and one quote"
-                self.remarks.append(Remark(node.line, node.text, why))
             return node.node, _literal_type(node)
         if node.operator == "FILTER":
             return self.translated(node.operands[0], node)

@@ -261,10 +261,9 @@ def _definition(name: str, query: Query, script: Script, parser: FlinkParser, ti
     lines.add(f"# Written by `rewindow import flink-sql` from {file}; comments name the lines of that script.\n")
     lines.add(f"name: {name}", query.line)
     lines.remarks += [*query.remarks, *map(hint_left_out, parts["hints"].operands)]
-    named = add_keys(of_keys, keys, parts["items"], relation, parser)
     if relation.lookup is not None:
         add_lookup(rest, relation.lookup)
-    add_filter(rest, relation, where, parser)
+    texts = [add_filter(rest, relation, where, parser), *(relation.first.by if relation.first else ())]
     if relation.first is not None:
         ttl, kind = script.settings.get(TTL), window.operator.lstrip("$")
         add_deduplication(rest, relation.first, relation.table, time, ttl, kind)
@@ -274,7 +273,9 @@ def _definition(name: str, query: Query, script: Script, parser: FlinkParser, ti
         rest, script, window.operator.lstrip("$"),
         is_group_window=is_group_window, is_union=bool(relation.inputs), shown=shown,
     )  # fmt: skip
-    add_aggregates(rest, parts["items"], relation, parser, named, script, query)
+    aggregates = add_aggregates(rest, parts["items"], relation, parser, {key.text for key in keys}, script, query)
+    hidden = {name.lower() for name in aggregates} | _columns_in([*texts, *aggregates.values()], relation, times)
+    add_keys(of_keys, keys, parts["items"], relation, parser, hidden)
     if relation.inputs:
         add_inputs(lines, relation, times, of_keys, rest, parser, timer, query.line)
     else:
@@ -286,6 +287,16 @@ def _definition(name: str, query: Query, script: Script, parser: FlinkParser, ti
     if query.sink:
         lines.add("# live:", query.line, f"to compare with what the job wrote, name the table behind {query.sink}")
     return lines
+
+
+def _columns_in(texts: Sequence[str], relation: Relation, times: Mapping[str, EventTime]) -> set[str]:
+    """The columns of the records that these expressions or the event time use, in small letters."""
+    found = set(relation.columns) if relation.inputs else set()
+    tables = [one.table for one in relation.inputs or (relation,)]
+    for table in [*tables, *([relation.lookup.table] if relation.lookup else [])]:
+        found |= {column.metadata or column.name for column in table.columns if column.computed is None}
+    words = " ".join((*texts, *(times[table.name].expression for table in tables)))
+    return {name.lower() for name in found} & {*re.findall(r"\w+", words.lower())}
 
 
 def _as_named(time: EventTime, relation: Relation, window: SqlNode) -> EventTime:

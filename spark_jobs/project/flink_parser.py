@@ -10,26 +10,25 @@ The parser is the one of Flink's release, `flink-sql-parser`, with Calcite; it c
 from __future__ import annotations
 
 import re
-import subprocess
 from collections.abc import Container, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-import pyspark
-from py4j.java_gateway import GatewayClient, GatewayParameters, JavaGateway, get_field, launch_gateway
-from py4j.protocol import Py4JError, Py4JJavaError, get_return_value, is_error
+from py4j.java_gateway import get_field
+from py4j.protocol import Py4JJavaError
 
-from spark_jobs.errors import DefinitionError, EnvironmentSetupError
-from spark_jobs.spark.jars import fetch_jars
-from spark_jobs.spark.java import find_java
+from spark_jobs.errors import DefinitionError
+from spark_jobs.spark.own_jvm import own_jvm
 
 PARSER_PACKAGE = "org.apache.flink:flink-sql-parser:2.3.0"
 
 
-_TOKEN = re.compile(r"(?:_UTF16|u&)?'(?:[^']|'')*'|`([A-Za-z_][A-Za-z0-9_]*)`|BETWEEN ASYMMETRIC")
+_IN_FLINK = re.compile(r"(?:_UTF16|u&)?'(?:[^']|'')*'|`(?:[^`]|``)*`|BETWEEN ASYMMETRIC|\s+")
+_IN_SPARK = re.compile(r"'(?:[^'\\]|\\.)*'|`((?:[^`]|``)*)`", re.DOTALL)
+"""The texts and quoted names of SQL: a quote within a text is two in Flink, and behind a backslash in Spark."""
+_PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _LISTED = """
     ALL AND ANY AS BETWEEN BY CASE CAST CURRENT_CATALOG CURRENT_DATE CURRENT_TIME CURRENT_TIMESTAMP CURRENT_USER DATE
     DISTINCT ELSE END EXISTS EXTRACT FALSE FILTER FROM GROUP HAVING IN INTERVAL IS JOIN LIKE LOCALTIMESTAMP NOT NULL ON
@@ -122,8 +121,13 @@ def column_sql(name: str) -> str:
 
 
 def tidy(text: str) -> str:
-    """SQL without needless backticks, with backslashes doubled in texts, as Spark reads them."""
-    return _TOKEN.sub(_in_spark, text)
+    """Spark SQL without needless backticks."""
+    return _IN_SPARK.sub(_plain, text)
+
+
+def as_flink(text: str) -> str:
+    """Spark SQL with its texts as Flink's parser reads them."""
+    return _IN_SPARK.sub(_in_flink, text)
 
 
 def in_place_of(names: Sequence[str], replaced: Mapping[str, str], alias: str) -> str | None:
@@ -158,14 +162,28 @@ def is_same_sql(one: str, other: str) -> bool:
     return first == second
 
 
+def _plain(token: re.Match[str]) -> str:
+    name = token[1]
+    if name is None or name.upper() in _WORDS or not _PLAIN_NAME.fullmatch(name):
+        return token[0]
+    return str(name)
+
+
+def _in_flink(token: re.Match[str]) -> str:
+    text = token[0]
+    if not text.startswith("'"):
+        return text
+    return "'" + re.sub(r"\\(.)", r"\1", text[1:-1], flags=re.DOTALL).replace("'", "''") + "'"
+
+
 def _in_spark(token: re.Match[str]) -> str:
-    text, name = token[0], token[1]
-    if name is not None:
-        return text if name.upper() in _WORDS else name
-    if text.startswith("BETWEEN"):
-        return "BETWEEN"
+    text = token[0]
+    if text.startswith("`"):
+        return text
+    if not text.endswith("'"):
+        return text.split()[0] if text.strip() else " "
     plain = _decoded(text.removeprefix("u&")) if text.startswith("u&") else text.removeprefix("_UTF16")
-    return plain.replace("\\", "\\\\")
+    return "'" + plain[1:-1].replace("''", "'").replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def _decoded(text: str) -> str:
@@ -174,58 +192,21 @@ def _decoded(text: str) -> str:
     return units.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-class _Client(GatewayClient):
-    """A client that raises the JVM's errors itself.
-
-    With a Spark session in the process, py4j hands each error to PySpark, which looks the exception up in Spark's JVM.
-    """
-
-    def send_command(self, command: str, retry: bool = True, binary: bool = False) -> Any:
-        """The JVM's answer. Raises Py4JJavaError and Py4JError."""
-        answer = super().send_command(command, retry, binary)
-        if not binary and is_error(answer)[0]:
-            get_return_value(answer, self, "Flink's parser", "call")
-        return answer
-
-
 class FlinkParser:
     """The parser. Its JVM starts with the first use and ends with the block."""
 
     def __init__(self) -> None:
-        self._process: subprocess.Popen[bytes] | None = None
-        self._gateway: Any = None
+        self._running = ExitStack()
+        self._jvm: Any = None
 
     def __enter__(self) -> FlinkParser:
-        jars = fetch_jars(PARSER_PACKAGE, "Flink's SQL parser's")
-        own = Path(pyspark.__file__).parent / "jars"
-        try:
-            launched: Any = launch_gateway(
-                jarpath=str(next(own.glob("py4j-*.jar"))),
-                classpath=f"{jars}/*",
-                javaopts=["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"],
-                java_path=str(find_java().executable),
-                die_on_exit=True,
-                enable_auth=True,
-                return_proc=True,
-            )
-        except (Py4JError, OSError, ValueError) as error:
-            raise EnvironmentSetupError(
-                f"Flink's SQL parser did not start: {error}", str(jars), "Check Java."
-            ) from None
-        port, token, self._process = launched
-        parameters = GatewayParameters(port=port, auth_token=token)
-        self._gateway = JavaGateway(_Client(gateway_parameters=parameters), gateway_parameters=parameters)
+        self._jvm = self._running.enter_context(own_jvm(PARSER_PACKAGE, "Flink's SQL parser"))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with suppress(Py4JError):
-            self._gateway.shutdown()
-        if self._process is not None:
-            if self._process.stdin is not None:
-                self._process.stdin.close()
-            self._process.wait()
+        self._running.close()
 
     def statements(self, script: str, file: str = "the script") -> list[SqlNode]:
         """The statements of a script. Raises DefinitionError for text that is not Flink SQL, with its line."""
@@ -242,21 +223,21 @@ class FlinkParser:
 
     def formatted(self, node: Any) -> str:
         """The parser's object as Spark SQL."""
-        calcite = self._gateway.jvm.org.apache.calcite.sql
+        calcite = self._jvm.org.apache.calcite.sql
         context = calcite.dialect.SparkSqlDialect.DEFAULT_CONTEXT.withIdentifierQuoteString("`")
         config = calcite.pretty.SqlPrettyWriter.config().withDialect(calcite.dialect.SparkSqlDialect(context))
         config = config.withQuoteAllIdentifiers(True).withAlwaysUseParentheses(False)
-        return tidy(" ".join(str(calcite.pretty.SqlPrettyWriter(config).format(node)).split()))
+        return tidy(_IN_FLINK.sub(_in_spark, str(calcite.pretty.SqlPrettyWriter(config).format(node)).strip()))
 
     def milliseconds(self, interval: SqlNode) -> int | None:
         """The length of an interval literal in ms; None for months, years and what is no literal."""
         if interval.type != "SqlIntervalLiteral" or "MONTH" in interval.text or "YEAR" in interval.text:
             return None
-        decimal = self._gateway.jvm.java.lang.Class.forName("java.math.BigDecimal")
+        decimal = self._jvm.java.lang.Class.forName("java.math.BigDecimal")
         return int(interval.node.getValueAs(decimal))
 
     def _parser(self, text: str) -> Any:
-        jvm = self._gateway.jvm
+        jvm = self._jvm
         calcite, flink = jvm.org.apache.calcite, jvm.org.apache.flink.sql.parser
         config = (
             calcite.sql.parser.SqlParser.config()

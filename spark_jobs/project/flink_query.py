@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 from spark_jobs.definition.names import RESERVED_COLUMNS
 from spark_jobs.eventtime.durations import DAY, format_duration
 from spark_jobs.project.flink_expressions import has_aggregate, translated
-from spark_jobs.project.flink_parser import NOTHING, FlinkParser, SqlNode
+from spark_jobs.project.flink_parser import NOTHING, FlinkParser, SqlNode, is_same_sql
 from spark_jobs.project.flink_phases import remark_on_sessions
 from spark_jobs.project.flink_relation import Relation, argument
 from spark_jobs.project.flink_script import Located, NoCounterpartError, Query, Script
@@ -56,35 +56,38 @@ def _refuse_other_sessions(window: SqlNode, keys: list[SqlNode]) -> None:
 
 
 def add_keys(
-    lines: Lines, keys: list[SqlNode], items: SqlNode, relation: Relation, parser: FlinkParser
-) -> dict[str, str]:
-    """Add `keys`; gives the name of each by its text in GROUP BY."""
+    lines: Lines, keys: list[SqlNode], items: SqlNode, relation: Relation, parser: FlinkParser, hidden: Container[str]
+) -> None:
+    """Add `keys`. `hidden`: names in small letters that other expressions use, so that a key may not hide them."""
     aliases = {item.operands[0].text: item.operands[1].names[-1] for item in items.operands if item.kind == "AS"}
-    named: dict[str, str] = {}
     if keys:
         lines.add("keys:")
     for number, key in enumerate(keys):
         plain = key.names[-1] if key.kind == "IDENTIFIER" else f"key_{number + 1}"
-        name = _column(aliases.get(key.text, plain))
-        named[key.text] = name
+        name = wanted = _column(aliases.get(key.text, plain))
         made = translated(key, relation.scope, parser)
+        while name.lower() in hidden and not is_same_sql(name, made.sql):
+            name += "_2"
+        if name != wanted:
+            why = f"here the key is {name}: as {wanted} it would hide the column that other expressions use"
+            lines.remark(key.line, f"key {wanted}", why)
         lines.remarks += made.remarks
         lines.add(f"  {name}: {scalar(made.sql)}", key.line)
-    return named
 
 
-def add_filter(lines: Lines, relation: Relation, where: SqlNode, parser: FlinkParser) -> None:
-    """Add `filter`: the WHERE of the query and of the views that it reads."""
+def add_filter(lines: Lines, relation: Relation, where: SqlNode, parser: FlinkParser) -> str:
+    """Add `filter`: the WHERE of the query and of the views that it reads, which it gives; empty for none."""
     conditions = list(relation.conditions)
     lines.remarks += relation.remarks
     if where:
         made = translated(where, relation.scope, parser)
         lines.remarks += made.remarks
         conditions.append(made.sql)
-    if conditions:
-        text = all_of(conditions)
+    text = all_of(conditions)
+    if text:
         lines.add("filter:")
         lines.add(f"  after_watermark: {scalar(text)}", where.line, "WHERE comes after the source's watermark")
+    return text
 
 
 def all_of(conditions: Sequence[str]) -> str:
@@ -210,11 +213,14 @@ def add_aggregates(
     items: SqlNode,
     relation: Relation,
     parser: FlinkParser,
-    keys: Mapping[str, str],
+    keys: Container[str],
     script: Script,
     query: Query,
-) -> None:
-    """Add `aggregates`, named as in SELECT, else as the sink's columns. Raises NoCounterpartError."""
+) -> dict[str, str]:
+    """Add `aggregates`, named as in SELECT, else as the sink's columns; gives their SQL. Raises NoCounterpartError.
+
+    `keys`: the keys' texts in GROUP BY.
+    """
     sink = script.tables.get(query.sink or "")
     of_sink = query.columns or (tuple(column.name for column in sink.columns) if sink is not None else ())
     there: dict[str, tuple[str, int]] = {}
@@ -229,7 +235,7 @@ def add_aggregates(
             raise NoCounterpartError(item.text, "neither a key nor an aggregate", item.line)
         alias = item.operands[1].names[-1] if item.kind == "AS" else ""
         name = _column(alias or (of_sink[place] if place < len(of_sink) else f"value_{place + 1}"))
-        while name in there or name in keys.values():
+        while name in there:
             name += "_2"
         made = translated(source, relation.scope, parser)
         lines.remarks += made.remarks
@@ -239,6 +245,7 @@ def add_aggregates(
     lines.add("aggregates:")
     for name, (text, line) in there.items():
         lines.add(f"  {name}: {scalar(text)}", line)
+    return {name: text for name, (text, _) in there.items()}
 
 
 def _remark_window_column(lines: Lines, item: SqlNode, source: SqlNode) -> None:

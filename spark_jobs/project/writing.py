@@ -93,6 +93,10 @@ def write_files(project_files: list[ProjectFile], project: Path, *, force: bool)
     return written, kept
 
 
+_READ = "# Read every line that says CHECK: it is a guess. `rewindow check` accepts the file once the word is gone.\n"
+"""The line that a definition without a guess has no use for."""
+
+
 def definition_text(answers: Answers, project: Path) -> str:
     """The definition as YAML with comments."""
     sample, address = answers.sample, answers.address
@@ -100,10 +104,11 @@ def definition_text(answers: Answers, project: Path) -> str:
     environment = Environment(
         undefined=StrictUndefined, autoescape=False, keep_trailing_newline=True, finalize=_on_one_line
     )
-    environment.filters |= {"scalar": scalar, "mapping": _mapping, "comment": _comment, "servers": _servers}
+    filters = {"scalar": scalar, "mapping": _mapping, "comment": _comment, "lines": _Lines, "servers": _servers}
+    environment.filters |= filters
     template = environment.from_string((_PACKAGE / "templates" / "pipeline.yaml.j2").read_text(encoding="utf-8"))
     path = within(sample.path, project) if address.kind is SourceKind.FILES else ""
-    return template.render(
+    text = template.render(
         **{name: getattr(answers, name) for name in answers.__slots__},
         asked=model_of(answers.engine).asked,
         path=path,
@@ -117,26 +122,27 @@ def definition_text(answers: Answers, project: Path) -> str:
         fidelity_advice=fidelity.advice,
         disorder_line=disorder_line(answers),
     )
+    return text if text.count("CHECK") > _READ.count("CHECK") else text.replace(_READ, "")
 
 
-class _Comment(str):
-    """Lines of comments."""
+class _Lines(str):
+    """Lines that keep their line breaks: comments, and what an engine writes below a section."""
 
     __slots__ = ()
 
 
-def _comment(text: str, indent: int = 0) -> _Comment:
+def _comment(text: str, indent: int = 0) -> _Lines:
     """The text as lines of comments, whatever line breaks it has."""
     begin = " " * indent + "# "
     filled = textwrap.fill(
         one_line(text), width=118 + indent, initial_indent=begin, subsequent_indent=begin, break_on_hyphens=False
     )
-    return _Comment(filled)
+    return _Lines(filled)
 
 
 def _on_one_line(value: Any) -> Any:
     """What the template puts out: no text of a record, a table or an answer begins a line of its own."""
-    return _LINE_BREAK.sub(" ", visible(value)) if isinstance(value, str) and not isinstance(value, _Comment) else value
+    return _LINE_BREAK.sub(" ", visible(value)) if isinstance(value, str) and not isinstance(value, _Lines) else value
 
 
 def _servers(text: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from spark_jobs.definition import Pipeline
@@ -20,12 +21,12 @@ NO_FOLDER = "the project has no folder of expectations"
 """Why nothing is checked where `gate_of` gives no gate."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SuitesGate:
-    """The gate of a pipeline's suites. `checked`: whether Great Expectations (seconds to load) takes them."""
+    """The gate of a pipeline's suites."""
 
     suites: Suites
-    checked: Future[None] | None
+    pipeline: Pipeline
 
     def __call__(self, evidence: StagedRun) -> Gate:
         """Check a staged run."""
@@ -33,20 +34,28 @@ class SuitesGate:
 
         return check(evidence, self.suites)
 
+    @cached_property
+    def _checked(self) -> Future[None]:
+        def check() -> None:
+            from spark_jobs.quality.gate import check_suites
+
+            check_suites(self.suites, self.pipeline)
+
+        return in_background(check)
+
+    def prepare(self) -> None:
+        """Load Great Expectations (seconds) and have it look at the suites, beside what the process does next."""
+        _ = self._checked
+
     def confirm(self) -> None:
         """Raises DefinitionError where Great Expectations cannot check a suite."""
-        if self.checked is not None:
-            self.checked.result()
+        self._checked.result()
 
 
-def gate_of(pipeline: Pipeline, *, thorough: bool = False) -> SuitesGate | None:
+def gate_of(pipeline: Pipeline) -> SuitesGate | None:
     """The gate of a pipeline; None where there is no folder of expectations and the environment names none.
 
-    The suites are read now.
-
-    Args:
-        thorough: also have Great Expectations check the suites, beside what the process does next: `confirm` says
-            whether it can. Once for each run is enough.
+    The suites are read now. Great Expectations is loaded by the gate's first method that is called.
 
     Raises:
         DefinitionError: a suite is broken.
@@ -58,10 +67,4 @@ def gate_of(pipeline: Pipeline, *, thorough: bool = False) -> SuitesGate | None:
         return None
     suites = load_suites(pipeline)
     require(Part.GATE, f"the check of the expectations in {suites.folder}", "run with --no-gate")
-
-    def check() -> None:
-        from spark_jobs.quality.gate import check_suites
-
-        check_suites(suites, pipeline)
-
-    return SuitesGate(suites, in_background(check) if thorough else None)
+    return SuitesGate(suites, pipeline)

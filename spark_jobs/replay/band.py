@@ -59,7 +59,7 @@ class Band:
     def bounds(self, window_ends: np.ndarray, close: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """`low` and `high` of the `window_ends` that close at `close` (all epoch ms, int64).
 
-        The same value twice where nothing closes.
+        Where nothing closes, `low` and `high` are equal.
         """
         real = (close > 0) & (close < NEVER)
         usable = np.where(real, close, 0)

@@ -35,7 +35,10 @@ SEQUENCE = "rw_sequence"
 GAP = "rw_gap"
 """The record's own session gap (ms), where the definition has an expression for it."""
 ADMITTED = "rw_admitted"
-"""Whether the filter behind the watermark admits the record; there only if its expression can fail on a record."""
+"""Whether the record may come to windows; there only if the filter behind the watermark can fail on a record, or if
+records were erased."""
+ERASED = "rw_erased"
+"""Whether the record is of a person who was forgotten; there only if somebody was."""
 
 ON_TIME = "records_on_time"
 LATE = "records_late"
@@ -79,9 +82,9 @@ def event_time_rounded_up(records: DataFrame) -> Column:
 
 def admitted(records: DataFrame, after_watermark: str | None) -> DataFrame:
     """The records that the filter behind the watermark admits (SQL; None: all of them)."""
-    if after_watermark is None:
-        return records
-    return records.where(ADMITTED if ADMITTED in records.columns else after_watermark)
+    if ADMITTED in records.columns:
+        return records.where(ADMITTED)
+    return records if after_watermark is None else records.where(after_watermark)
 
 
 @dataclass(frozen=True, slots=True)

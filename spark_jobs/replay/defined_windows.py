@@ -91,7 +91,7 @@ def fields_without_effect(pipeline: Pipeline) -> tuple[str, ...]:
 
 
 def without_effect(pipeline: Pipeline) -> list[tuple[str, str]]:
-    """The same: what has no effect and why, and what to do."""
+    """Fields of `live:` without an effect: what has none and why, and what to do."""
     windows = windows_of(pipeline)
     lives = pipeline.live if isinstance(pipeline.live, tuple) else (pipeline.live,)
     late_outputs = [live for live in lives if live is not None and live.late_output is not None]

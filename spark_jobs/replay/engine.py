@@ -171,11 +171,11 @@ class Replay:
         return timeline if self._earlier is None else timeline.after(self._earlier)
 
     def with_last_panes(self) -> Replay:
-        """The same replay with one row for each window, its last pane; it shares the timeline."""
+        """A replay over this timeline with one row for each window, its last pane."""
         return self if self.spec.panes is Panes.LAST else self._with(replace(self.spec, panes=Panes.LAST))
 
     def with_aggregates(self, more: Mapping[str, str]) -> Replay:
-        """The same replay with more aggregates (SQL by name); it shares the timeline."""
+        """A replay over this timeline with more aggregates (SQL by name)."""
         return self._with(replace(self.spec, aggregates={**self.spec.aggregates, **more}))
 
     def _with(self, spec: ReplaySpec) -> Replay:

@@ -8,12 +8,14 @@ computed: its value with the sum a bound larger, and a bound smaller. All other 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, DoubleType, FloatType, NumericType
 
+from spark_jobs.replay.spec import ReplaySpec
 from spark_jobs.spark.calls import Call, calls_in
 
 _ADDING = ("sum", "try_sum", "avg", "mean", "try_avg")
@@ -21,9 +23,23 @@ _UNIT = {DoubleType: 2.0**-53, FloatType: 2.0**-24}
 """The unit roundoff by the type of the addends: Flink adds numbers of type FLOAT as such."""
 
 
+_PREFIX = "rw_rounding_"
+
+
 def rounding_name(aggregate: str) -> str:
     """The column with the bound of an aggregate."""
-    return f"rw_rounding_{aggregate}"
+    return f"{_PREFIX}{aggregate}"
+
+
+def rounded_columns(columns: Iterable[str]) -> dict[str, str]:
+    """The columns that have a bound beside them, each with the bound's column."""
+    given = list(columns)
+    return {column: rounding_name(column) for column in given if rounding_name(column) in given}
+
+
+def with_bounds(spec: ReplaySpec, records: DataFrame) -> ReplaySpec:
+    """The spec with the bounds of its aggregates as further aggregates."""
+    return replace(spec, aggregates={**spec.aggregates, **rounding_bounds(records, spec.aggregates)})
 
 
 def rounding_bounds(records: DataFrame, aggregates: Mapping[str, str]) -> dict[str, str]:

@@ -208,7 +208,7 @@ def coarse_thresholds(times: TimeRange, partitions: int) -> Thresholds:
 
 
 def kept_thresholds(times: TimeRange, step: int | None) -> Thresholds:
-    """Those of a timeline that another process has kept, with the `step` of its cells."""
+    """Thresholds of a timeline that another process has kept; `step` is the width of its cells (ms)."""
     return _first_points(step or _step(times, _FORMER_CELLS))
 
 
@@ -324,7 +324,7 @@ class _RangeToRead:
     gap: int
 
     def of(self, records: DataFrame) -> DataFrame:
-        """Those of the records, and those without an event time."""
+        """The records with these event times, and those without one."""
         inside = is_within(F.col(_TS), self.times)
         return records.where(inside | (F.col(_TS) == F.lit(MIN_TIMESTAMP)))
 

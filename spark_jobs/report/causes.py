@@ -8,6 +8,7 @@ CAUSES = {
     "late_arrivals": "more records of the window have arrived since the run before",
     "logic_change": "the definition has changed since the run before",
     "source_repair": "the same records have other values in the source now",
+    "erasure": "a person was forgotten, and the values are without that person's records",
     "retraction": "the records no longer give this window",
     "closed": "the window was still open in the run before, and has closed since",
     "open": "the window was open in the run before and is open still, with more records",

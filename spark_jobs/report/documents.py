@@ -90,7 +90,7 @@ class Documents:
         return cls(folder.run_id, **found, damaged=tuple(damaged))
 
     def with_only(self, *parts: str, damaged: Iterable[str] = ()) -> Documents:
-        """The same with the documents of the fields `parts` alone; those of the fields `damaged` are named as such."""
+        """Documents with the fields `parts` alone; the files of the fields `damaged` are named as damaged."""
         files = (f"{_MANY[part][1]}*.json" if part in _MANY else _ONE[part].FILE for part in damaged)
         others: dict[str, Any] = {part: () if part in _MANY else None for part in PARTS if part not in parts}
         return replace(self, **others, damaged=(*self.damaged, *files))

@@ -160,7 +160,8 @@ WORDS: dict[str, str] = {
     "window had closed, too",
     "bookkeeping": "only the window's closed_at differs from what was published: values, counts and state stay",
     "bound": "the out-of-orderness bound: how far the watermark stays behind the latest event time",
-    "cause": "why a window has its value: live, backfill, late_arrivals, logic_change, source_repair, retraction",
+    "cause": "why a window has its value: live, backfill, late_arrivals, logic_change, source_repair, erasure, "
+    "retraction",
     "chunk": "a part of the range, along the grid of the windows. One task replays it",
     "close": "the watermark passes a window's last millisecond, and the window fires. With an allowed lateness it "
     "accepts records until the watermark has passed that, too",

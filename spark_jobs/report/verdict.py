@@ -46,6 +46,10 @@ class Origin:
     def publish_command(self) -> str:
         return f'rewindow publish {shlex.quote(self.run_id)} --reason "..."'
 
+    @property
+    def report_command(self) -> str:
+        return f"rewindow report {shlex.quote(self.run_id)}"
+
     def approval(self, pipeline: str) -> list[NextStep]:
         """How to answer a run that waits for an approval."""
         if self.dag_id:
@@ -308,10 +312,12 @@ def _next_steps(
             return _steps("Readers of the table now see the new values. The old values are kept as revisions.")
         case None:
             how = "clear the task that was at work" if reader.dag_id else "start it again"
-            return _steps(
-                "Wait: the page loads itself again, and each part of it appears when the run has got there.",
-                f"If the run was killed, {how}. What was staged is then dropped.",
-            )
+            return [
+                NextStep(text="Wait: the page loads itself again. Each part of it appears when the run has got there.")
+                if reader.dag_id
+                else NextStep(text="Wait, then build this page again:", command=reader.report_command),
+                *_steps(f"If the run was killed, {how}. What was staged is then dropped."),
+            ]
         case _:
             return []
 

@@ -109,9 +109,13 @@ def opened_again(
 
 
 def end_offsets_before(records: DataFrame, until: int) -> dict[int, int]:
-    """Behind the last record of each partition that has arrived before `until` (epoch ms)."""
-    arrived = records.where(F.col(ARRIVAL) < F.lit(until)).groupBy(PARTITION).agg(F.max(OFFSET) + 1)
-    return {row[0]: row[1] for row in arrived.collect() if None not in row}
+    """Behind the last record of each partition that has arrived before `until` (epoch ms).
+
+    A record without a partition or an offset has no part in it.
+    """
+    placed = records.dropna(subset=[PARTITION, OFFSET])
+    arrived = placed.where(F.col(ARRIVAL) < F.lit(until)).groupBy(PARTITION).agg(F.max(OFFSET) + 1)
+    return {row[0]: row[1] for row in arrived.collect()}
 
 
 def first_arrivals(

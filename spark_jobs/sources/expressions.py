@@ -123,7 +123,7 @@ def refuse_schema(pipeline: Pipeline, error: ValueError) -> DefinitionError:
 
 
 def schema_refused(error: ValueError) -> Refused:
-    """The same as a refusal, where the caller knows the field."""
+    """The refusal of a schema that is not Spark DDL, where the caller knows the field."""
     return Refused(f"not a schema: {short(str(error))}", "write fields as `name TYPE, name TYPE`")
 
 

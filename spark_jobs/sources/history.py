@@ -23,6 +23,7 @@ from spark_jobs.definition.union import UnionHistory, of_input
 from spark_jobs.errors import DefinitionError, SourceError
 from spark_jobs.functions.prepared import prepare
 from spark_jobs.pins import Change, PinnedFile, PinnedSchemas, PinnedSnapshot, Pins, TableFormat
+from spark_jobs.sources.erased import erasures_of
 from spark_jobs.sources.expressions import expression_type, refuse_schema
 from spark_jobs.sources.files.log_files import (
     check_pinned,
@@ -156,7 +157,8 @@ def open_history(
     pins = replace(pins, schemas=pins.schemas or schemas_now(spark, pipeline))
     opened = replace(source_of(spark, pipeline).open(pins, as_of), schemas=pins.schemas)
     opened = replace(opened, lookup=pin_lookup(spark, pipeline, pins.lookup))
-    return replace(opened, arrivals_before=arrivals_before, clocks=pins.clocks)
+    erasures = erasures_of(spark, pipeline)
+    return replace(opened, arrivals_before=arrivals_before, clocks=pins.clocks, erasures=erasures)
 
 
 def empty_history(spark: SparkSession, pipeline: Pipeline) -> OpenHistory:

@@ -59,6 +59,7 @@ class Inspection:
         history_records: The records of the whole history, where only new ones were counted; None where nobody knows.
         positions: The positions of the records that have one, by partition and by zone beside what was read before.
         clocks: Arrivals that are ahead: the history has to be opened again without them, and counted anew.
+        without_place: Of the records, those that have no partition or no offset.
     """
 
     partitions: tuple[PartitionRange, ...]
@@ -69,6 +70,7 @@ class Inspection:
     history_records: int | None = None
     positions: Found = field(default_factory=dict)
     clocks: Clocks = NO_CLOCKS
+    without_place: int = 0
 
 
 def inspect_history(
@@ -266,13 +268,16 @@ def _bucket_of(row: SparkRow) -> Bucket:
 
 def _found(buckets: Iterable[tuple[int, int, int, int, Bucket]]) -> Found:
     """The positions from buckets with their partition, zone, shift and number."""
-    found: dict[int, dict[Zone, Buckets]] = {}
+    found: dict[int, dict[Zone, dict[int, dict[int, Bucket]]]] = {}
     for partition, zone, shift, number, bucket in buckets:
         if bucket.count:
-            zones = found.setdefault(partition, {})
-            zones[Zone(zone)] = zones.get(Zone(zone), Buckets.none()).joined(Buckets(shift, {number: bucket}))
+            numbers = found.setdefault(partition, {}).setdefault(Zone(zone), {}).setdefault(shift, {})
+            numbers[number] = numbers[number].joined(bucket) if number in numbers else bucket
     most = most_buckets(len(found))
-    return {p: {zone: one.fitted(most) for zone, one in zones.items()} for p, zones in sorted(found.items())}
+    return {
+        p: {zone: Buckets.of(Buckets(*one) for one in shifts.items()).fitted(most) for zone, shifts in zones.items()}
+        for p, zones in sorted(found.items())
+    }
 
 
 def _suspects(rows: Iterable[Row]) -> set[int]:
@@ -350,6 +355,7 @@ def _inspection(
         positions=_found(
             (row.partition, row.zone, row.shift, row.number, row.bucket) for row in rows if row.kind == Kind.BUCKET
         ),
+        without_place=sum(row.number for row in totals),
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 
 from spark_jobs.pins import ClockBound, PinnedFile, PinnedSchemas, PinnedSnapshot, PinnedTopic, Pins
+from spark_jobs.sources.erased import Erasure
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,7 @@ class OpenHistory:
         arrivals_before: Arrivals from this instant on (epoch ms) are ahead of the clock; None: nobody looks at it.
         clocks: The arrivals that are ahead of records behind them, so that their records go to quarantine.
         inputs: Those of a union, each opened by itself; `frame` has the canonical records of all then.
+        erasures: Those of the pipeline; what they mean comes to no table.
         has_unique_offsets: No offset can be in it twice, so only the arrivals have to be checked.
     """
 
@@ -41,6 +43,7 @@ class OpenHistory:
     lookup: PinnedSnapshot | None = None
     inputs: tuple[OpenHistory, ...] = ()
     clocks: tuple[ClockBound, ...] = ()
+    erasures: tuple[Erasure, ...] = ()
 
     @property
     def has_topic(self) -> bool:

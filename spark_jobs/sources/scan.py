@@ -37,7 +37,10 @@ class Kind(IntEnum):
     """What a row of a task's answer is about."""
 
     TOTALS = 0
-    """The task's records; `first` and `last` are the bounds of their event times, or NO_NUMBER."""
+    """The task's records; `first` and `last` are the bounds of their event times, or NO_NUMBER.
+
+    `number` of them have no partition or no offset.
+    """
     RANGE = 1
     """The bounds of one partition's offsets and arrivals, and its records."""
     RUN = 2
@@ -288,7 +291,7 @@ class _Scan:
         self._positions: dict[int, Positions] = {}
         self._logs: dict[int, _Log] = {}
         self._ranges: dict[int, Range] = {}
-        self._records = self._quarantined = self._missing = 0
+        self._records = self._quarantined = self._missing = self._without_place = 0
         self._event_times: list[int] = []
 
     def add(self, batch: pa.RecordBatch) -> None:
@@ -323,9 +326,10 @@ class _Scan:
             positions.add(own_offsets, places, columns[HASH][chosen], columns[TIME][chosen])
 
     def _add_unusable(self, columns: Mapping[str, np.ndarray]) -> None:
-        """Records that have a place in the log and no arrival that can be used; they may have had one before."""
+        """Records without a position. Those that lack no more than an arrival may have had one before."""
         partitions, offsets = columns[PARTITION], columns[OFFSET]
         placed = (partitions != NO_NUMBER) & (offsets != NO_NUMBER)
+        self._without_place += int((~placed).sum())
         if not self._known or not placed.any():
             return
         chosen = {name: values[placed] for name, values in columns.items()}
@@ -351,7 +355,7 @@ class _Scan:
         """The task's answer."""
         first, last = self._event_times or (NO_NUMBER, NO_NUMBER)
         counts = {"records": self._records, "quarantined": self._quarantined, "missing": self._missing}
-        yield Row(Kind.TOTALS, first=first, last=last, **counts)
+        yield Row(Kind.TOTALS, first=first, last=last, number=self._without_place, **counts)
         for partition, seen in self._ranges.items():
             first, last = seen.first_arrival or 0, seen.last_arrival or 0
             yield Row(Kind.RANGE, partition, seen.first, seen.last, first, last, seen.records)

@@ -17,7 +17,7 @@ from spark_jobs.definition import Pipeline
 from spark_jobs.definition.union import BLOCK, UnionHistory
 from spark_jobs.errors import DefinitionError
 from spark_jobs.functions.prepared import aggregates_of
-from spark_jobs.replay.columns import ADMITTED, GAP, MARKER, PARTITION, STREAM
+from spark_jobs.replay.columns import ADMITTED, ERASED, GAP, MARKER, PARTITION, STREAM
 from spark_jobs.sources.expressions import Refused, problem, references
 from spark_jobs.sources.opened import OpenHistory
 from spark_jobs.sources.records.decode import RAW_BYTES, REASON
@@ -27,6 +27,7 @@ _OF_SOME: Mapping[str, t.DataType] = {
     MARKER: t.BooleanType(),
     STREAM: t.StringType(),
     GAP: t.LongType(),
+    ERASED: t.BooleanType(),
 }
 """Rewindow's own columns that the records of some inputs have, others not."""
 
@@ -72,12 +73,13 @@ def _with_all(records: DataFrame, frames: Sequence[DataFrame], pipeline: Pipelin
     """The records with Rewindow's own columns that those of any input have."""
     there = {name for frame in frames for name in frame.columns} - set(records.columns)
     missing: dict[str, Column] = {
-        name: F.lit(False) if name == MARKER else F.lit(None).cast(kind)
+        name: F.lit(False) if name in (MARKER, ERASED) else F.lit(None).cast(kind)
         for name, kind in _OF_SOME.items()
         if name in there
     }
-    if ADMITTED in there and pipeline.filter.after_watermark is not None:
-        missing[ADMITTED] = F.expr(pipeline.filter.after_watermark)
+    if ADMITTED in there:
+        text = pipeline.filter.after_watermark
+        missing[ADMITTED] = F.lit(True) if text is None else F.expr(text)
     return records.withColumns(missing) if missing else records
 
 

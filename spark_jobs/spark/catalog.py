@@ -112,8 +112,28 @@ def catalog_conf(properties: Mapping[str, str]) -> dict[str, str]:
     return {
         _PREFIX: "org.apache.iceberg.spark.SparkCatalog",
         f"{_PREFIX}.cache-enabled": "false",
-        **{f"{_PREFIX}.{name}": value for name, value in properties.items()},
+        **{f"{_PREFIX}.{name}": value for name, value in (_limits(properties) | dict(properties)).items()},
     }
+
+
+def _limits(properties: Mapping[str, str]) -> dict[str, str]:
+    """How long the catalog's client waits for an answer: of itself it waits for ever, or for ten minutes (Hive)."""
+    seconds = settings().catalog_seconds
+    milliseconds = str(seconds * 1000)
+    kind = properties.get("type") or properties.get("catalog-impl", "")
+    if kind == "rest":
+        return {"rest.client.connection-timeout-ms": milliseconds, "rest.client.socket-timeout-ms": milliseconds}
+    if kind == "hive":
+        return {f"hadoop.{METASTORE_TIMEOUT}": f"{seconds}s"}
+    if properties.get("uri", "").startswith("jdbc:postgresql:"):
+        return {"jdbc.connectTimeout": str(seconds), "jdbc.socketTimeout": str(seconds)}
+    if properties.get("uri", "").startswith(("jdbc:mysql:", "jdbc:mariadb:")):
+        return {"jdbc.connectTimeout": milliseconds, "jdbc.socketTimeout": milliseconds}
+    return {}
+
+
+METASTORE_TIMEOUT = "hive.metastore.client.socket.timeout"
+"""Hive's own setting, with its unit."""
 
 
 def describe_catalog(properties: Mapping[str, str]) -> str:

@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 from pyspark.errors import PySparkException, QueryContextType
 
-from spark_jobs.errors import HistoryError, RewindowError, SourceError
+from spark_jobs.errors import CatalogError, HistoryError, RewindowError, SourceError
 from spark_jobs.spark.gateway import JAVA_ERRORS, java_throwable
 from spark_jobs.spark.java import java_reason
 
@@ -22,6 +22,10 @@ _DAMAGED = re.compile(
 )
 _METASTORE = re.compile(
     r"MetaException|TTransportException|Could not connect to meta store|SessionHiveMetaStoreClient|Connection refused"
+)
+_CATALOG = re.compile(
+    r"org\.apache\.iceberg\.exceptions\.(REST|Service(Unavailable|Failure)|CommitStateUnknown)Exception|"
+    r"org\.apache\.iceberg\.jdbc\.Unchecked|org\.apache\.iceberg\.hive\.RuntimeMetaException|TTransportException"
 )
 _EXPRESSION = re.compile(
     r"^\[?(CAST_INVALID_INPUT|CAST_OVERFLOW|CANNOT_PARSE_TIMESTAMP|ARITHMETIC_OVERFLOW|DIVIDE_BY_ZERO|"
@@ -68,6 +72,27 @@ def reading(where: str) -> Iterator[None]:
         if translated is None:
             raise
         raise translated from error
+
+
+def catalog_failure(problem: BaseException) -> CatalogError | None:
+    """The error to show where the tables' catalog failed in the middle of a run; None for anything else."""
+    if not isinstance(problem, JAVA_ERRORS) or not _CATALOG.search(_whole_text(problem)):
+        return None
+    what = f"the catalog of the tables does not answer as it must: {short(java_reason(problem))[:300]}"
+    hint = "Start it and run again: nothing is published in part. `rewindow doctor` tries the catalog."
+    return CatalogError(what, "catalog `rewindow`", hint)
+
+
+@contextmanager
+def catalog_answers() -> Iterator[None]:
+    """Translate what the catalog's client raises in the block. Raises CatalogError."""
+    try:
+        yield
+    except JAVA_ERRORS as problem:
+        translated = catalog_failure(problem)
+        if translated is None:
+            raise
+        raise translated from problem
 
 
 def spans_lines(path: str, line: str) -> SourceError:

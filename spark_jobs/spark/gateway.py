@@ -93,6 +93,19 @@ def tried(column: Column) -> Column:
     )
 
 
+def literal_map(texts: Mapping[str, str]) -> Column:
+    """A map as one literal. `create_map` has a builder in its expression, which two threads that plan one frame share.
+
+    One of them then finds each key twice (DUPLICATED_MAP_KEY).
+    """
+    context: JavaObject = SparkContext._active_spark_context
+    packages = context._jvm
+    kind = packages.org.apache.spark.sql.types.DataType.fromDDL("MAP<STRING, STRING>")
+    literal = packages.org.apache.spark.sql.catalyst.expressions.Literal
+    value = literal.create(packages.PythonUtils.toScalaMap(dict(texts)), kind)
+    return Column(packages.org.apache.spark.sql.classic.ExpressionUtils.column(value))
+
+
 def expression_of(spark: SparkSession, column: Column) -> JavaObject:
     """The expression of a column; the opposite of `column_of`."""
     private: JavaObject = column

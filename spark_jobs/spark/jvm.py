@@ -25,7 +25,7 @@ _OF_SPARK = {
 
 
 def _packages_of_spark() -> tuple[str, ...]:
-    """Those of the PySpark that is installed; of a newer one, which may do, those of the newest that is known."""
+    """The jars for the PySpark that is installed; for an unknown newer version, those of the newest that is known."""
     installed = ".".join(version("pyspark").split(".")[:2])
     return _OF_SPARK.get(installed, _OF_SPARK[max(_OF_SPARK)])
 

@@ -24,7 +24,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.errors import EnvironmentSetupError, SourceError
 from spark_jobs.settings import is_of_another, settings
-from spark_jobs.spark.catalog import REDACTED, catalog_conf, configured_catalog, prepare_catalog
+from spark_jobs.spark.catalog import METASTORE_TIMEOUT, REDACTED, catalog_conf, configured_catalog, prepare_catalog
 from spark_jobs.spark.closed import CLOSED, close
 from spark_jobs.spark.gateway import (
     cache_java_names,
@@ -196,6 +196,7 @@ def _start(
         conf |= {
             "spark.sql.catalogImplementation": "hive",
             _METASTORE_KEY: metastore,
+            f"spark.hadoop.{METASTORE_TIMEOUT}": f"{settings().catalog_seconds}s",
             # By default Hive leaves a folder in /tmp for every session.
             "spark.hadoop.hive.downloaded.resources.dir": str(home / "tmp" / "hive"),
         }

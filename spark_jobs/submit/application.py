@@ -51,6 +51,7 @@ from spark_jobs.runs.work.job import Job
 from spark_jobs.runs.work.progress import LogProgress, Progress
 from spark_jobs.runs.work.stages import Begin, Publish, ReplayChunk, RunStage, applications_of, from_stage, stages_of
 from spark_jobs.settings import more_conf
+from spark_jobs.spark.failures import catalog_failure
 from spark_jobs.spark.session import spark_session
 from spark_jobs.submit.package import ERROR
 
@@ -66,7 +67,9 @@ def plan_stage(
     request = Request.required(folder)
     requested = request.requested
     effective_policy(pipeline.publish, requested.publish)
-    end_policy = end_policy_of(pipeline, requested, thorough=True)
+    end_policy = end_policy_of(pipeline, requested)
+    if end_policy.prepare is not None and requested.dry_run is not DryRun.PLAN:
+        end_policy.prepare()
     refuse_known_run_of_another(spark, folder, pipeline)
     with progress.stage("plan", pipeline.name):
         plan = make_plan(spark, pipeline, **requested.plan_options(pipeline))
@@ -166,7 +169,7 @@ def reconcile_stage(spark: SparkSession, folder: RunFolder, pipeline: Pipeline, 
         until=instant_of(request.requested.until),
         run_id=folder.run_id,
         asked=Asked(request.reason),
-        end_policy=end_policy_of(pipeline, request.requested, thorough=True),
+        end_policy=end_policy_of(pipeline, request.requested),
         in_stages=True,
     )
 
@@ -191,7 +194,7 @@ def run_stage(
             print(f"nothing to do: the run is {status.value}", flush=True)
             return 0
         pipeline = pipeline_of(folder)
-        if stage in (Stage.PLAN, Stage.RECONCILE, Stage.VERIFY):
+        if stage in (Stage.PLAN, Stage.VERIFY):
             import_ahead()
         spark = _session(f"rewindow {stage} {pipeline.name}", pipeline, master)
         if stage is Stage.CORRECT:
@@ -219,13 +222,14 @@ def run_stage(
             print(outcome.sentence(), flush=True)
             return 0 if stage is Stage.PLAN else 3  # the task `verify` is the one that fails
         return 0
-    except RewindowError as problem:
-        _record_failure(folder, stage, in_form_words(problem))
-        _say(str(problem))
-        return problem.exit_code
     except Exception as problem:
-        _record_failure(folder, stage, problem)
-        raise
+        known = problem if isinstance(problem, RewindowError) else catalog_failure(problem)
+        if known is None:
+            _record_failure(folder, stage, problem)
+            raise
+        _record_failure(folder, stage, in_form_words(known))
+        _say(str(known))
+        return known.exit_code
 
 
 def maintain_tables(

@@ -79,7 +79,7 @@ def _today() -> date:
 
 
 _OF_WAITING = {
-    PUBLISH: "Publish what the run has staged, in spite of a closed gate too",
+    PUBLISH: "Publish what the run has staged, even if its gate is closed",
     DISCARD: "Discard it: the published windows stay as they are",
 }
 _OF_CORRECTED = {

@@ -32,6 +32,7 @@ def sections() -> dict[str, Callable[..., Iterator]]:
     from tests.bench.strategies import strategies
     from tests.bench.streaming import streaming
     from tests.bench.two_phases import two_phases
+    from tests.bench.what_if import what_if
     from tests.bench.write import write
 
     return {
@@ -50,6 +51,7 @@ def sections() -> dict[str, Callable[..., Iterator]]:
         "compare": compare,
         "diff": diff,
         "account": account,
+        "what_if": what_if,
         "gate": gate,
         "kafka": kafka,
         "small": small,

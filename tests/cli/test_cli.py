@@ -72,6 +72,7 @@ def test_run_carries_out_a_saved_plan_and_prints_json(rewindow, definition, tmp_
     assert code == 0, err
     assert "note: window ends are many" in err
     assert json.loads(out)["records_read"] == 300
+    run_id = json.loads(out)["run_id"]
     stages = [json.loads(text)["stage"] for text in err.splitlines() if text.startswith("{")]
     assert {"timeline", "windows", "gate", "publish"} <= set(stages)
     code, out, _ = rewindow("sql", "SELECT count(*) AS n FROM rewindow.run_tests.by_hand", "--json")
@@ -79,6 +80,11 @@ def test_run_carries_out_a_saved_plan_and_prints_json(rewindow, definition, tmp_
 
     code, out, _ = rewindow("reconcile", str(definition), "--dry-run")
     assert code == 0 and "nothing has arrived since run" in out
+    folder = RunStore.configured().folder(run_id)
+    folder.write_text(PAGE, "drawn before")
+    code, out, err = rewindow("reconcile", str(definition))
+    assert code == 0 and "nothing has arrived since run" in out + err
+    assert folder.read_text(PAGE) == "drawn before"  # a night without news draws no report
     write(tmp_path / "data", [record(i) for i in range(300, 340)], "part-1.json")
     code, out, _ = rewindow("reconcile", str(definition), "--dry-run")
     assert code == 0 and "it goes on from run" in out and "stage the windows from" in out

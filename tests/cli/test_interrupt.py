@@ -26,7 +26,7 @@ def interrupted_at(
 
     As from a terminal: its Java gets the signal too.
     """
-    command = [sys.executable, "-m", "spark_jobs.cli", "run", str(SAMPLE)]
+    command = [sys.executable, "-m", "spark_jobs", "run", str(SAMPLE)]
     environ = {**os.environ, "REWINDOW_HOME": str(home), "REWINDOW_SPARK_IDLE_MINUTES": "0"}
     process = subprocess.Popen(
         command, cwd=ROOT, env=environ, stderr=subprocess.PIPE, text=True, start_new_session=True
@@ -64,6 +64,22 @@ def test_while_it_starts_or_plans_it_is_one_sentence_too(tmp_path, number, code,
     found, said = interrupted_at(stage, tmp_path, number, wait, mark)
     assert found == code
     assert [line for line in said if "started" not in line] == [interrupt.sentence("run")]
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("module", "words"), [("typer", "nothing was done yet"), ("spark_jobs.definition.pipeline", "nothing was staged")]
+)
+def test_while_its_modules_are_loaded_it_is_one_sentence_too(number, code, module, words) -> None:
+    command = [sys.executable, "-X", "importtime", "-m", "spark_jobs", "run", str(SAMPLE)]
+    process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    assert process.stderr is not None
+    next(line for line in process.stderr if line.rstrip().endswith(f" {module}"))
+    os.killpg(process.pid, number)
+    _, said = process.communicate(timeout=60)
+    (sentence,) = [line for line in said.splitlines() if not line.startswith("import time:")]
+    assert process.returncode == code
+    assert sentence.startswith(f"interrupted: {words}") and sentence.endswith("Start the command again")
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from spark_jobs.lakehouse.few_rows import found, replaced
-from spark_jobs.lakehouse.ledger import is_conflict
+from spark_jobs.lakehouse.ledger import Ledger, is_conflict
 from spark_jobs.lakehouse.tables import RUNS_SCHEMA, TIMELINE_STATE_SCHEMA, Tables, ensure_table
 from spark_jobs.lakehouse.verdicts import COMPARISON_COLUMNS
 from spark_jobs.runs.life.processes import STAGES_PROCESS
@@ -117,6 +117,20 @@ def test_other_tables_are_for_spark(spark: SparkSession) -> None:
         write(spark, name, {**RUN, "run_id": "other"}, run_id="other")
     spark.sql(f"ALTER TABLE {name} ADD PARTITION FIELD status")
     assert not write(spark, name, RUN)
+
+
+def test_rows_that_share_a_file_with_another_run_s_are_replaced_in_one_commit(spark: SparkSession) -> None:
+    name = made(spark, TIMELINE_STATE_SCHEMA)
+    for run_id in ("a'b", "other"):
+        write(spark, name, {**STATE, "run_id": run_id}, run_id=run_id)
+    spark.sql(f"CALL rewindow.system.rewrite_data_files(table => '{name}', options => map('rewrite-all', 'true'))")
+    before = spark.table(f"{name}.snapshots").count()
+    Ledger(spark, Tables("", "", "", "", "")).put_rows(
+        name, "a'b", [{**STATE, "steps": b"1"}, {**STATE, "steps": b"2"}]
+    )
+    assert spark.table(f"{name}.snapshots").count() == before + 1
+    rows = {(row["run_id"], bytes(row["steps"]), row["as_of"][1]) for row in spark.table(name).collect()}
+    assert rows == {("a'b", b"1", 2), ("a'b", b"2", 2), ("other", STATE["steps"], 2)}
 
 
 @pytest.mark.long

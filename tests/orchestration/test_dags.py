@@ -103,10 +103,12 @@ def test_each_pipeline_has_its_five_dags(folder: Path, tmp_path: Path) -> None:
     assert decide["choices"]["action"] == ["publish", "discard"], "it delivers no corrections"
     assert parsed["dags"]["decide__departures_live"]["choices"]["action"] == ["publish", "discard", "repeat", "revert"]
     look = parsed["dags"]["look__departures_live"]
-    assert look["form"] == ["keys", "run", "what", "window"] and look["paused"] is False
-    assert look["choices"]["what"] == ["window", "late", "quarantined", "corrections", "live", "doctor"]
+    assert look["form"] == ["keys", "run", "sets", "what", "window"] and look["paused"] is False
+    assert look["choices"]["what"] == [
+        "window", "late", "quarantined", "corrections", "live", "cutover", "cutover_check", "doctor", "what_if",
+    ]  # fmt: skip
     hasty = parsed["dags"]["look__departures_hasty"]["choices"]["what"]
-    assert hasty == ["window", "late", "quarantined", "doctor"], "it has no section `live:`"
+    assert hasty == ["window", "late", "quarantined", "cutover", "doctor", "what_if"], "it has no section `live:`"
     maintain = parsed["dags"]["maintain__departures_hourly"]
     assert maintain["form"] == ["keep_revisions", "keep_runs", "keep_snapshots"] and not maintain["catchup"]
     assert parsed["dags"]["maintain__departures_streaming"]["choices"]["what"] == ["clean up", "archive"]

@@ -70,6 +70,8 @@ def test_the_command_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert done.exit_code == 0, done.output
     (written,) = (tmp_path / "dags/pipelines").glob("*.yaml")
     assert load_pipeline(written).watermark.timer_start is not None
+    beside = ("dags/rewindow_pipelines.py", "dags/pipeline.schema.json", f"expectations/{written.stem}.json")
+    assert all((tmp_path / file).exists() and file in done.output for file in (*beside, "expectations/windows.json"))
 
 
 BIDTIME = {"type": "long", "logicalType": "timestamp-millis"}
@@ -114,11 +116,33 @@ def test_text_that_is_not_flink_sql_is_refused_with_its_line_beside_a_spark_sess
         import_script("SET 'a' = 'b';\nSELECT a FRM b;", "job.sql", parser)
 
 
+TEXTS = """
+CREATE TABLE t (a STRING, ts BIGINT, word AS REPLACE(a, '\\d  it''s', '-'), rt AS TO_TIMESTAMP_LTZ(ts, 3),
+  WATERMARK FOR rt AS rt) WITH ('connector' = 'kafka', 'topic' = 't', 'format' = 'json');
+CREATE VIEW v AS SELECT rt, word, a FROM t WHERE a <> 'B''q\\';
+CREATE VIEW both_kinds AS SELECT rt, word FROM v WHERE word = '\\' UNION ALL SELECT rt, a FROM v;
+INSERT INTO t1 SELECT word, COUNT(*) AS n FROM TABLE(TUMBLE(TABLE v, DESCRIPTOR(rt), INTERVAL '1' MINUTE))
+GROUP BY word, window_start, window_end;
+INSERT INTO t2 SELECT word, COUNT(*) AS n FROM TABLE(TUMBLE(TABLE both_kinds, DESCRIPTOR(rt), INTERVAL '1' MINUTE))
+GROUP BY word, window_start, window_end;
+"""
+
+
+def test_texts_of_computed_columns_views_and_unions_stay_what_they_are(parser: FlinkParser, tmp_path: Path) -> None:
+    made = {one.name: one.text for one in import_script(TEXTS, "texts.sql", parser).definitions}
+    one, two = (load_pipeline(tmp_path / f"{name}.yaml", text=made[name]) for name in ("t1", "t2"))
+    word, not_q = r"REPLACE(a, '\\d  it\'s', '-')", r"a <> 'B\'q\\'"
+    assert (one.keys, one.filter.after_watermark) == ({"word": word}, not_q)
+    assert [part.input_columns for part in two.inputs] == [
+        {"word": word, "is_counted": rf"({not_q}) AND ({word} = '\\')"}, {"word": "a", "is_counted": not_q}
+    ]  # fmt: skip
+
+
 def test_texts_keep_their_quotes_and_backslashes(parser: FlinkParser) -> None:
-    (statement,) = parser.statements("SELECT 'it''s `a` \\d BETWEEN ASYMMETRIC' FROM t")
+    (statement,) = parser.statements("SELECT 'it''s `a`  \\d BETWEEN ASYMMETRIC' FROM t")
     item = statement.operands[1]
     assert item is not None
-    assert parser.formatted(item.operands[0].node) == "'it''s `a` \\\\d BETWEEN ASYMMETRIC'"
+    assert parser.formatted(item.operands[0].node) == r"'it\'s `a`  \\d BETWEEN ASYMMETRIC'"
 
 
 @pytest.mark.parametrize(

@@ -98,6 +98,11 @@ def test_columns_that_are_named_as_a_position_give_the_order_of_the_log(project:
     position = made.history.position
     assert (position.partition, position.offset) == ("kafka_partition", "kafka_offset")
     assert (position.arrival, position.arrival_unit) == ("append_time", "iso")
+    text = (project / "dags/pipelines/orders.yaml").read_text()
+    assert "\n  # partitions: [0, 1, 2] " in text and '\n  flink: "2.3" ' in text, "what an engine adds are lines"
+    flags = ("--engine", "flink", "--job", "datastream", "--bound", "5 min", "--key", "shop", "--time", "ordered_at")
+    init("data", "--name", "told", *flags, "--yes")
+    assert "CHECK" not in (project / "dags/pipelines/told.yaml").read_text(), "no advice for guesses that are not there"
     assert fidelity(made).level == "log_order"
     init("data", "--name", "by_producer", "--arrival-kind", "producer_time", "--yes")
     assert fidelity(definition(project, "by_producer")).level == "approximate"
@@ -175,6 +180,16 @@ def test_an_engine_is_asked_in_its_own_words(project: Path, flags: tuple, waterm
     text = (project / "dags/pipelines/orders.yaml").read_text()
     assert "allowed_lateness" not in text and "end_of_input" not in text
     assert ("CHECK: this" in text) == (watermark.get("delay", watermark.get("grace")) == 300_000)
+
+
+def test_kafka_streams_needs_no_clock_of_the_broker(project: Path) -> None:
+    """In its topics the record's time is the event time: LogAppendTime would change the application itself."""
+    write_lines(project / "data/orders.jsonl", [in_log(number) for number in range(100)])
+    clock = ("--arrival", "append_time", "--arrival-kind", "producer_time", "--yes")
+    assert "fidelity approximate" in init("data", "--name", "flink_orders", *clock)
+    output = init("data", "--name", "orders", "--engine", "kafka_streams", "--grace", "10 min", *clock)
+    assert "fidelity log_order" in output
+    assert "LogAppendTime" not in output + (project / "dags/pipelines/orders.yaml").read_text()
 
 
 def test_a_job_of_flink_sql_is_asked_for_its_delay_and_has_a_section(project: Path) -> None:

@@ -38,7 +38,7 @@ QUERIES = {
         FROM bids GROUP BY bidder, SESSION(made_at, INTERVAL '10' SECOND)""",
 }
 COLUMNS = {
-    "hot_items_windows": ("auction", "window_start", "window_end", "num"),
+    "hot_items_windows": ("auction_2", "window_start", "window_end", "num"),
     "highest_bid_windows": ("window_start", "window_end", "highest"),
     "bidder_sessions": ("bidder", "window_start", "window_end", "bids"),
 }

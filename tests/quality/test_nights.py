@@ -103,7 +103,7 @@ def test_a_suite_that_great_expectations_refuses_ends_a_run_before_it_begins(
     unknown = at_most(1).replace("gated_nights", "unknown_type").replace("_to_be_between", "_to_be_plausible")
     suites_folder("unknown_type.json", unknown)
     write(tmp_path / "data", log_of(31, count=20), "part-0.json")
-    ends = end_policy_of(defined, Requested(), thorough=True)
+    ends = end_policy_of(defined, Requested())
     with pytest.raises(DefinitionError, match="'expect_column_values_to_be_plausible' is no type of expectation"):
         reconcile(spark, defined, NoProgress(), end_policy=ends)
     assert Ledger(spark, Tables.of(defined)).runs().isEmpty()

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from spark_jobs.eventtime.durations import HOUR, MINUTE
 from spark_jobs.orchestration.describe import approval_body
 from spark_jobs.report.build import build_report
+from spark_jobs.report.changed import bucket_width
 from spark_jobs.runs.life.store import PAGE, RunFolder
+from spark_jobs.runs.life.unfinished import record_end
 from tests.report.documents import RESULT, changes, facts, gate, outcome, verdicts, written
 
 WELL: dict[str, Any] = {"counts": {"match": 750}, "labels": {}, "fits": [], "top": [], "deployments": [],
@@ -92,6 +96,7 @@ def test_five_late_rides_say_direction_and_amount_then_why_then_what_to_do(tmp_p
     assert "waiting" in box
     page = next(tmp_path.rglob("report.html")).read_text()
     assert "4.2 % of the 120 records that this run read new" in page
+    assert ", waiting since 2013-04-01 05:02:03 UTC" in page and ", ended " not in page
     assert "12 windows inserted, 5 updated, 11 that had been open before" in seen
 
 
@@ -132,3 +137,18 @@ def test_what_a_person_wrote_is_quoted_and_no_advice(tmp_path, given) -> None:
     said = "(ada, 2013-04-01 06:00:00 UTC): “no”" if given else "(2013-04-01 05:02:03 UTC): “Sample only”"
     assert f"A person said no {said}." in verdict.sentence
     assert not any("Sample only" in step.text for step in verdict.next)
+
+
+def test_a_run_that_somebody_interrupted_is_not_at_work(tmp_path, opened) -> None:
+    run = written(tmp_path, **dict.fromkeys(("outcome", "gate", "facts", "changes", "verdicts")))
+    record_end(run, datetime(2013, 4, 1, 5, 2, tzinfo=UTC), "it was interrupted; nothing was published")
+    seen, box = first_screen(run, opened)
+    assert "bad" in box and "it was interrupted; nothing was published" in seen
+    assert "Start it again: what it had staged is then dropped." in seen
+    assert "At work" not in seen and "Wait" not in seen
+
+
+@pytest.mark.parametrize("minutes", [1, 7, 30, 1440])
+def test_no_bar_is_narrower_than_the_step_of_the_windows(minutes: int) -> None:
+    for hours in (1, 48, 2000):
+        assert bucket_width(0, hours * HOUR, least=minutes * MINUTE) >= minutes * MINUTE

@@ -80,7 +80,7 @@ class ClockedLog:
             write(self.folder / self.place, records, f"{next(_numbers):04}.json")
         elif self.kind == "union":
             for number, of in enumerate(("one", "other")):
-                own = [r for r in records if (r["p"] or 0) == number]
+                own = [r for r in records if max(0, r["p"] or 0) == number]
                 (self.folder / self.place).mkdir(exist_ok=True)
                 write(self.folder / self.place / of, own, f"{next(_numbers):04}.json")
         if self.kind in ("topic", "stitched"):

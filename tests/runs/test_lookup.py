@@ -129,3 +129,28 @@ def test_whole_numbers_of_two_types_are_compared(spark: SparkSession, tmp_path: 
     regions(spark, "(1L, 'one'), (2L, 'two')", "id, region")
     run(spark, whole)
     assert totals(spark, whole) == {"one": 20}
+
+
+def test_windows_that_lack_records_are_told_by_the_rows_that_they_were_made_with(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    regions(spark, "('a', 'north'), ('b', 'south')")
+    write(tmp_path / "data", [record(i) for i in range(60)])
+    write(tmp_path / "data", [record(i) for i in range(60, 200)], "part-1.json")
+    lost = defined(tmp_path, "lost", "on: k, as_of: run")
+    reconcile(spark, lost, NoProgress())
+    (tmp_path / "data" / "part-0.json").unlink()
+    spark.sql(f"UPDATE {REGIONS} SET region = 'east' WHERE k = 'a'")
+    before = totals(spark, lost)
+    first = spark.table(Tables.of(lost).windows).where(f"window_start < timestamp_millis({T0 + 60_000})")
+    kept = sorted((row["region"], row["n__complete"]) for row in first.collect())
+
+    def check(note: str) -> None:
+        assert "4 windows keep their values" in note
+        now = totals(spark, lost)
+        assert sum(now.values()) == 200 and now["south"] == before["south"]
+        assert sorted((row["region"], row["n__complete"]) for row in first.collect()) == kept
+        assert now["north"] == sum(n for region, n in kept if region == "north"), "all others count in `east` alone"
+
+    check(reconcile(spark, lost, NoProgress()).note)
+    check(reconcile(spark, lost, NoProgress()).note)

@@ -17,6 +17,7 @@ from spark_jobs.lakehouse.ledger import Ledger
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.report.build import build_report
 from spark_jobs.report.facts import gather
+from spark_jobs.runs.life.documents import Request
 from spark_jobs.runs.life.store import PAGE, RunStore
 from spark_jobs.runs.night.nightly import reconcile
 from spark_jobs.runs.planning.plan import make_plan
@@ -49,6 +50,9 @@ def test_a_history_without_order_has_runs_nights_and_reports_of_complete_values(
             write(tmp_path / "data", part, f"part-{night}.json")
         results.append(reconcile(spark, nightly, LogProgress(), end_policy=COLLECTING))
     assert [bool(result.changes) for result in results] == [True, True, False]
+    for result in results:
+        asked = Request.read(RunStore.configured().folder(result.run_id))
+        assert asked is not None and not asked.reason, "nobody gave a reason"
     full = in_mode(tmp_path, "unordered_full", case, Mode.COMPLETE, has_order=False)
     plan = make_plan(spark, full)
     capsys.readouterr()

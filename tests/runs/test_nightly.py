@@ -20,6 +20,7 @@ from spark_jobs.runs.night.nightly import reconcile, why_ahead
 from spark_jobs.runs.night.reading import Reading
 from spark_jobs.runs.planning.plan import make_plan
 from spark_jobs.runs.work.backfill import execute
+from spark_jobs.runs.work.evaluation import EndPolicy
 from spark_jobs.runs.work.job import RunResult
 from spark_jobs.runs.work.progress import LogProgress
 from spark_jobs.sources import Inspection, spool
@@ -44,8 +45,11 @@ def test_every_night_ends_in_the_tables_of_a_full_run(spark, tmp_path, monkeypat
     for night, cut in enumerate(cuts):
         write(tmp_path / "data", records[done:cut], f"part-{night}.json")
         done = cut
-        result = reconcile(spark, nightly, LogProgress())
+        prepared: list[bool] = []
+        ends = EndPolicy(prepare=lambda prepared=prepared: prepared.append(True))
+        result = reconcile(spark, nightly, LogProgress(), end_policy=ends)
         assert (result.continued_from is None) == (night == 0), result.note
+        assert prepared
     full = pipeline(tmp_path, f"full_{seed}", case)
     execute(spark, full, make_plan(spark, full), LogProgress())
     assert tables_of(spark, nightly) == tables_of(spark, full)
@@ -54,8 +58,10 @@ def test_every_night_ends_in_the_tables_of_a_full_run(spark, tmp_path, monkeypat
         PublishedTable(spark, Tables.of(nightly).windows).revisions().where("revision > 1").select("cause").distinct()
     )
     assert {row[0] for row in causes.collect()} <= {"late_arrivals", "retraction", "closed", "open"}
-    again = reconcile(spark, nightly, LogProgress())
+    prepared = []
+    again = reconcile(spark, nightly, LogProgress(), end_policy=EndPolicy(prepare=lambda: prepared.append(True)))
     assert "nothing has arrived" in again.note
+    assert not prepared  # the gate's seconds are for nights with work
 
 
 @pytest.mark.long

@@ -7,8 +7,9 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.errors import HistoryError
 from spark_jobs.lakehouse.tables import Tables
+from tests.runs.accounts import check_account
 from tests.runs.clocked_logs import ClockedLog
-from tests.runs.small_runs import T0, record
+from tests.runs.small_runs import T0, record, run
 from tests.sampling import first_of
 
 DAY = 86_400_000
@@ -35,6 +36,20 @@ def test_a_night_finds_records_without_a_place(spark: SparkSession, tmp_path, ki
     assert (night.counts.records_read, night.counts.records_quarantined) == (12, 2)
     log.assert_as_one_full_run(T0 + DAY)
     assert spark.table(Tables.of(log.pipeline).quarantine).count() == 7
+
+
+def test_what_a_run_over_a_part_has_put_into_quarantine_counts_in_the_next_night(spark: SparkSession, tmp_path) -> None:
+    log = ClockedLog(spark, tmp_path, "files")
+    log.put([record(i) for i in range(100)])
+    log.night(T0 + DAY)
+    log.put([*(record(i) for i in range(100, 110)), *unplaced(500)])
+    run(spark, log.pipeline, start=T0, end=T0 + 60_000)
+    log.put([record(i) for i in range(110, 120)])
+    night = log.night(T0 + DAY)
+    assert (night.counts.records_read, night.counts.records_quarantined) == (25, 5)
+    check_account(night)
+    log.assert_as_one_full_run(T0 + DAY)
+    assert "nothing has arrived" in log.night(T0 + DAY).note
 
 
 def test_a_night_with_too_many_of_them_is_refused(spark: SparkSession, tmp_path) -> None:

@@ -14,7 +14,7 @@ from spark_jobs.errors import HistoryError
 from spark_jobs.pins import ClockBound, OffsetRange, PinnedTopic, Pins
 from spark_jobs.replay.columns import ARRIVAL, OFFSET, PARTITION
 from spark_jobs.sources import canonical, clocks_of, inspect_history, open_history, opened_again, quarantined
-from spark_jobs.sources.clocks import Clocks, judged, pins_without
+from spark_jobs.sources.clocks import Clocks, end_offsets_before, judged, pins_without
 from spark_jobs.sources.opened import OpenHistory
 from spark_jobs.sources.records.canonical import with_arrivals_bounded
 from tests.sources.conftest import BASE, MakePipeline, make_pipeline, position, records, write_log
@@ -67,6 +67,12 @@ def test_an_arrival_is_ahead_exactly_by_the_rule(spark: SparkSession, wobble: in
         (number, offset) for number, (_, ahead) in enumerate(rules) for offset in ahead
     ]
     assert sum(len(ahead) for _, ahead in rules) > 50
+
+
+def test_records_without_a_place_have_no_end_offset(spark: SparkSession) -> None:
+    rows = [(0, 4, BASE), (0, 5, BASE + 2), (1, 7, BASE), (None, 8, BASE), (2, None, BASE), (None, None, BASE)]
+    frame = spark.createDataFrame(rows, f"{PARTITION} INT, {OFFSET} BIGINT, {ARRIVAL} BIGINT")
+    assert end_offsets_before(frame, BASE + 1) == {0: 5, 1: 8}
 
 
 def test_a_small_step_back_is_no_clock_s(spark: SparkSession) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from spark_jobs.demo.kafka_broker import KAFKA_PACKAGE
 from spark_jobs.errors import EnvironmentSetupError
+from spark_jobs.marks.flink import RUNTIME_PACKAGE
 from spark_jobs.project.flink_parser import PARSER_PACKAGE
 from spark_jobs.settings import Variable
 from spark_jobs.spark import pinned_jars
@@ -137,4 +138,6 @@ def test_a_changed_jar_of_a_broker_is_refused(tmp_path: Path, monkeypatch) -> No
 
 
 def test_the_packages_that_are_fetched_with_the_locked_spark_are_pinned() -> None:
-    assert [package for package in (*PACKAGES, KAFKA_PACKAGE, PARSER_PACKAGE) if not is_pinned(package)] == []
+    assert [
+        package for package in (*PACKAGES, KAFKA_PACKAGE, PARSER_PACKAGE, RUNTIME_PACKAGE) if not is_pinned(package)
+    ] == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from tests.tools import engine_drawing
@@ -18,3 +19,13 @@ def test_the_engines_drop_different_records_as_the_page_says() -> None:
     assert engine_drawing.dropped_by_flink() == {8, 9}
     assert engine_drawing.dropped_by_kafka_streams() == {sixth, 8, 9, 11}
     assert engine_drawing.dropped_by_structured_streaming() == {seventh, 8, 9}
+
+
+def test_the_page_goes_record_by_record_as_the_models_do() -> None:
+    rows = re.findall(r"^\| (\d+) \| (\d), minute (\d+) \| (.*) \|$", Path("docs/engines.md").read_text("utf-8"), re.M)
+    assert [(int(partition), int(time)) for _, partition, time, _ in rows] == engine_drawing.EVENTS
+    models = ("Flink", "Kafka Streams", "Structured Streaming")
+    for column, model in enumerate(models):
+        _, dropped_by = engine_drawing.ENGINES[model]
+        dropped = {n for n, (*_, cells) in enumerate(rows) if "dropped" in cells.split(" | ")[column]}
+        assert dropped == dropped_by()

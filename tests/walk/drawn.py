@@ -79,8 +79,9 @@ class World:
     def _has_run_by(self, step: s.Step) -> World:
         """The world with what the run reads and publishes."""
         runs, case = self.runs.copy(), self.runs.case(step, self.log, self.published)
-        runs.ran(step, self.log)
-        return replace(self, runs=runs, published=case.ideal())
+        published = case.ideal()
+        runs.ran(step, self.log, self.published, published)
+        return replace(self, runs=runs, published=published)
 
     def allows(self, step: s.Step) -> bool:
         """Whether the walk knows what comes out of the step, and whether runs are not refused for ever after it."""

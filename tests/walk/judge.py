@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from tests.walk.log import Place, Record
@@ -23,7 +23,7 @@ class Case:
     read, as they were then. `bad` belong into quarantine, also those that are gone. `before`: what was published.
     `starts`: the run computes the windows that start in this range (epoch ms) alone; None: all of them. `batches`:
     those of a query that has read the records. `periodic`: watermarks come at ticks. `read_before`: the places
-    that runs before this one have read.
+    that runs before this one have read. `made`: what keys belonged to when the value of a window was computed.
     """
 
     shape: Shape
@@ -36,6 +36,7 @@ class Case:
     batches: tuple[int, ...] = ()
     periodic: bool = False
     read_before: Collection[Place] = ()
+    made: Mapping[Cell, Mapping[str, str]] = field(default_factory=dict)
 
     @cached_property
     def gone(self) -> list[Record]:
@@ -78,11 +79,13 @@ class Case:
         if self.starts is not None and cell[1] not in self.starts:
             return was
         if was is not None and self.gone and self._has_gone(cell, any_key=False):
-            more = sum(r.place not in self.read_before for r in self._records_of.get(cell, ()))
+            more = sum(r.place not in self.read_before for r in self._records_then(cell))
             counted = replace(was.counted, not_counted=was.counted.not_counted + more)
             return replace(was, is_kept=True, counted=counted)
         if self.gone and self._is_final(cell) and cell not in self._new_cells:
             return was
+        if cell in self._held_elsewhere:
+            return None
         return self._rights(cell)[-1]
 
     @cached_property
@@ -98,20 +101,62 @@ class Case:
         lacks, gone = Counter[Cell](), Counter[Cell]()
         for cell, row in self.before.windows.items():
             if (self.starts is None or cell[1] in self.starts) and not self._is_final(cell):
-                there = sum(r.place in self.read_before for r in self._records_of.get(cell, ()))
+                there = sum(r.place in self.read_before for r in self._records_then(cell))
                 lacks[None, cell[1], cell[2]] += max(0, row.counted.all - there)
         for _, windows in self._windows_of_gone:
             gone.update((None, w.start, w.end) for w in windows)
-        return any(gone[span] and count > gone[span] for span, count in lacks.items())
+        if any(gone[span] and count > gone[span] for span, count in lacks.items()):
+            return True
+        return any(not places <= self._held[cell[1:]] for cell, places in self._moved.items())
 
     @cached_property
     def _records_of(self) -> Mapping[Cell, list[Record]]:
         """The records that are there, by window."""
+        return self._by_window(self.regions)
+
+    def _by_window(self, regions: Mapping[str, str]) -> Mapping[Cell, list[Record]]:
         found, assigner = defaultdict[Cell, list[Record]](list), assigner_of(self.shape)
         for r in self.present:
             for w in assigner.assign(r.time):
-                found[key_of(r, self.shape, self.regions), w.start, w.end].append(r)
+                found[key_of(r, self.shape, regions), w.start, w.end].append(r)
         return found
+
+    def _records_then(self, cell: Cell) -> Sequence[Record]:
+        """The records that are there, of those that lay in the window when its value was computed."""
+        return self._then[frozenset(self._made(cell).items())].get(cell, ())
+
+    @cached_property
+    def _then(self) -> Mapping[frozenset[tuple[str, str]], Mapping[Cell, list[Record]]]:
+        kinds = {frozenset(one.items()) for one in (*self.made.values(), self.regions)}
+        return {kind: self._by_window(dict(kind)) for kind in kinds}
+
+    def _made(self, cell: Cell) -> Mapping[str, str]:
+        return self.made.get(cell, self.regions)
+
+    @cached_property
+    def _held(self) -> Mapping[tuple[int, int], set[Place | None]]:
+        """The records that are there and lay in windows that lack some now, by the windows' bounds."""
+        found = defaultdict[tuple[int, int], set[Place | None]](set)
+        for cell, row in self.before.windows.items():
+            there = self._records_then(cell)
+            lacks = sum(r.place in self.read_before for r in there) < row.counted.all
+            if self._made(cell) != self.regions and lacks and self._has_gone(cell, any_key=True):
+                found[cell[1:]] |= {r.place for r in there}
+        return found
+
+    @cached_property
+    def _moved(self) -> Mapping[Cell, set[Place | None]]:
+        """The windows that have such records by now, and do not keep a value themselves, with all their records."""
+        found = {cell: {r.place for r in records} for cell, records in self._records_of.items()}
+        stays = {c for c in self.before.windows if self._has_gone(c, any_key=False) or self._is_final(c)}
+        return {c: places for c, places in found.items() if c not in stays and places & self._held[c[1:]]}
+
+    @cached_property
+    def _held_elsewhere(self) -> set[Cell]:
+        """Windows all of whose records count in windows that keep their values: they give way."""
+        if not self.gone or self.shape is not Shape.LOOKUP:
+            return set()
+        return {cell for cell, places in self._moved.items() if places <= self._held[cell[1:]]}
 
     # Windows.
 
@@ -129,6 +174,9 @@ class Case:
             return
         if row is not None and row.is_kept:
             yield from self._of_kept(cell, row, was)
+        elif cell in self._held_elsewhere:
+            if row is not None:
+                yield f"{cell} counts records that count in windows that keep their values: {row}"
         elif self._is_as_it_was(cell, row, was):
             return
         elif self._has_gone(cell, any_key=False) and was is not None:
@@ -154,7 +202,7 @@ class Case:
     def _has_gone(self, cell: Cell, *, any_key: bool) -> bool:
         """Whether a record that is gone lies in the window (in a session: at it), with its key or with any."""
         return any(
-            (any_key or key_of(r, self.shape, self.regions) == cell[0])
+            (any_key or key_of(r, self.shape, self._made(cell)) == cell[0])
             and any(
                 w.start <= cell[2] and cell[1] <= w.end if self._merges else (w.start, w.end) == cell[1:] for w in ws
             )

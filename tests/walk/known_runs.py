@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 
 from spark_jobs.eventtime.durations import MINUTE
@@ -11,6 +12,7 @@ from tests.walk import plan as s
 from tests.walk.judge import Case
 from tests.walk.log import Log, Place, Reading, Record, goes_back, read
 from tests.walk.published import Published
+from tests.walk.truth import Cell, assigner_of
 
 _PLAIN = (s.Arrive, s.FastForward, s.Compact, s.Wait, s.Hold, s.Batches, s.Purge, s.Archive, s.Trim)
 """After these, and runs, a night has no more to do than to read what is new."""
@@ -50,6 +52,8 @@ class Runs:
         self.life = 0
         self.ever: dict[Place, Record] = {}
         self.bad: dict[int, Record] = {}
+        self.made: dict[Cell, Mapping[str, str]] = {}
+        """What keys belonged to when the published value of a window was computed."""
         self.redefined = 0
         """How often the definition had changed before the last whole run."""
         self.is_plain = True
@@ -60,7 +64,7 @@ class Runs:
         other = Runs(self.walk)
         other.ends, other.life, other.is_plain = self.ends, self.life, self.is_plain
         other.redefined = self.redefined
-        other.ever, other.bad = dict(self.ever), dict(self.bad)
+        other.ever, other.bad, other.made = dict(self.ever), dict(self.bad), dict(self.made)
         return other
 
     def saw(self, step: s.Step, log: Log) -> None:
@@ -94,11 +98,18 @@ class Runs:
         reading = self.reading(step, log)
         if is_first and not reading.records:
             return Refusal.EMPTY
-        if isinstance(step, s.Part) and not any(
-            _starts(step).start - MINUTE < r.time < _starts(step).stop for r in reading.records
-        ):
+        if isinstance(step, s.Part) and self._is_beyond(_starts(step), reading):
             return Refusal.EMPTY
         return Refusal.COUNTS_TWICE if self.case(step, log, before).counts_twice else None
+
+    def _is_beyond(self, starts: range, reading: Reading) -> bool:
+        """Whether no window of what is read, from the first record's to the last one's, can begin in this range."""
+        times, assigner = [r.time for r in reading.records], assigner_of(self.walk.shape)
+        if not times:
+            return True
+        first, last = min(times), max(times)
+        end = last + 1 if self.walk.shape is s.Shape.SESSION else max(w.end for w in assigner.assign(last))
+        return starts.start >= end or starts.stop <= min(w.start for w in assigner.assign(first))
 
     def case(self, step: s.Step, log: Log, before: Published) -> Case:
         """What the run has to do with."""
@@ -121,10 +132,14 @@ class Runs:
             log.batches,
             self.walk.periodic,
             read_before=frozenset(self.ever),
+            made=self.made if self.walk.shape is s.Shape.LOOKUP else {},
         )
 
-    def ran(self, step: s.Step, log: Log) -> None:
-        """The run was published."""
+    def ran(self, step: s.Step, log: Log, was: Published, now: Published) -> None:
+        """The run was published: what was there before it, and after it."""
+        for cell, row in now.windows.items():
+            if not row.is_kept and row != was.windows.get(cell):
+                self.made[cell] = log.regions
         reading = self.reading(step, log)
         starts = _starts(step) if isinstance(step, s.Part) else None
         if self.life != log.life:

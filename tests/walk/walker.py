@@ -136,7 +136,7 @@ class Walker:
         case = runs.case(step, log, was)
         wrong = [*case.faults(now), *runs.wrong_costs(step, result)]
         wrong += [fault for check in CHECKS for fault in check(result, case)]
-        runs.ran(step, log)
+        runs.ran(step, log, was, now)
         return result.note, tuple(wrong), now
 
     def _refused(

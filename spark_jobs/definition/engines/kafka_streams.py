@@ -106,7 +106,7 @@ class StreamsEmission(Section):
 
     @property
     def emits(self) -> Emits:
-        """The same as one of Kafka Streams' three ways."""
+        """Which of Kafka Streams' three ways of emitting this is."""
         if self.kind == "each_update":
             return Emits.EACH_UPDATE
         return Emits.SUPPRESS if self.strategy == "suppress" else Emits.ON_WINDOW_CLOSE

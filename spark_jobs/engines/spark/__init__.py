@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import ClassVar
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -17,6 +18,15 @@ from spark_jobs.replay.spec import ReplaySpec
 
 class StructuredStreaming(LiveEngine):
     """A Structured Streaming query."""
+
+    reads_backlog_at_once: ClassVar[bool] = True
+
+    def doubts_of_cutover(self, pipeline: Pipeline, strategy: WatermarkStrategy) -> list[str]:
+        return [
+            "the first micro-batch of a new query takes its whole backlog, so no record of that is late; with "
+            "maxOffsetsPerTrigger it takes a part, and records of later parts can be late until it has caught up",
+            "from then on the micro-batches of the new query decide what is late, as those of the old one did",
+        ]
 
     def recorded(
         self,

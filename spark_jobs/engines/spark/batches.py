@@ -93,7 +93,7 @@ class LiveBatches(Recorded):
 
     @property
     def pending_ends(self) -> dict[int, int]:
-        """The same after the batch that was planned and not committed."""
+        """The end offset (exclusive) of each partition after the batch that was planned and not committed."""
         last = self.last_number if self.pending is None else self.pending.number
         return {partition: ranges.end_at(last) for partition, ranges in sorted(self.ranges.items())}
 

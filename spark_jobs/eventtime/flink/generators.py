@@ -231,11 +231,22 @@ class CustomGenerator:
     """A user's class, `module:Class`, with `on_event(timestamp, arrival, output)` and `on_periodic_emit(now, output)`.
 
     Its state is its attributes, which JSON must be able to hold.
+
+    The class may also have `on_batch(timestamps, arrivals)`, over arrays of int64 (epoch ms; no timestamp:
+    `MIN_TIMESTAMP`). It leaves the attributes that as many calls of `on_event` leave, and returns two arrays: after
+    each record, the largest watermark that `on_event` emits, and the one that `on_periodic_emit` would emit;
+    `MIN_TIMESTAMP` where there is none, None for an array of these. Then `on_periodic_emit` changes nothing, and does
+    not look at `now`.
     """
 
     def __init__(self, reference: str, parameters: Mapping[str, Any]) -> None:
         module, _, name = reference.partition(":")
         self._delegate: Any = getattr(importlib.import_module(module), name)(**parameters)
+
+    @property
+    def on_batch(self) -> Any:
+        """The class's second face; None where it has none."""
+        return getattr(self._delegate, "on_batch", None)
 
     def on_event(self, event: Event, output: WatermarkOutput) -> None:
         self._delegate.on_event(event.timestamp, event.arrival, output)

@@ -98,7 +98,7 @@ class BatchLog(Sequence[Batch]):
         return len(self.numbers)
 
     def where(self, chosen: npt.NDArray[np.bool_]) -> BatchLog:
-        """Those of the batches for which it is true."""
+        """The batches at which `chosen` is true."""
         return self._at(chosen)
 
     def of_kind(self, *kinds: BatchKind) -> BatchLog:

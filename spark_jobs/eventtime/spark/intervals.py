@@ -93,7 +93,7 @@ def parse_interval(text: str) -> CalendarInterval:
 
 
 def _plus_months(local: datetime, months: int) -> datetime:
-    """The same day of another month, or its last day."""
+    """The day of the month, so many months later, or the last day of a shorter month."""
     if not months:
         return local
     index = local.year * 12 + local.month - 1 + months

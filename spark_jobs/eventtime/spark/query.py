@@ -87,7 +87,7 @@ class RunningQuery(Generic[E]):
         self._sessions = SessionAggregation[E](query.output_mode)
 
     def copy(self) -> RunningQuery[E]:
-        """The same query with a state of its own, for a run of a batch that is not committed."""
+        """A copy of the query with a state of its own, for a run of a batch that is not committed."""
         return deepcopy(self)
 
     def run(self, batch: Batch, records: Iterable[ReadRecord[E]], settings: BatchSettings) -> BatchResult[E]:

@@ -37,7 +37,7 @@ from spark_jobs.spark.cached import CachedFrames
 from spark_jobs.spark.parallel import run_parallel
 
 FEW_CELLS = 100_000
-"""With so many rows of partitions and cells of arrival, about, cells are no longer made narrower."""
+"""Above about this many rows (a partition and a cell of arrival each) cells are made no narrower."""
 
 MAX_CELLS = 200_000
 """The most such rows, about, that come to the driver; with more, cells are joined."""
@@ -271,7 +271,7 @@ class ThinnedHistory:
 
     @cached_property
     def _between_silences(self) -> DataFrame:
-        """The same with the number of `silences` before, in which the partition may be idle."""
+        """The cells of each partition, with the number of `silences` before, in which it may have been idle."""
         strategy = self.strategy
         in_order = Window.partitionBy("partition").orderBy("first")
         silence = F.col("first") - F.lag("last").over(in_order)
@@ -452,7 +452,7 @@ class ThinnedHistory:
             yield _generator_steps(reached[own], closes[own], index, carried, combination)
 
     def _steps_in_spark(self, firsts: DataFrame, combination: Combination, exact: np.ndarray) -> DataFrame:
-        """The same, each generator in a task of its own, for timelines of any size."""
+        """The timeline's steps for timelines of any size: each generator runs in a task of its own."""
         spark = firsts.sparkSession
         carried = self._carried()
         everyone = range(len(self.strategy.generators)) if self.strategy.follows_the_clock else None

@@ -131,16 +131,16 @@ class JoinedCells:
         return [int(self.begins[cell]) for cell in cells]
 
     def joined(self, cells: Iterable[int]) -> list[int]:
-        """Those of `cells` that are more than one of the grid's."""
+        """The cells that join several cells of the grid."""
         return [cell for cell in cells if cell < self.last and self.begins[cell + 1] - self.begins[cell] > 1]
 
     def with_single(self, numbers: Iterable[int]) -> JoinedCells:
-        """The same with a cell of its own for each of these of the grid's."""
+        """Cells in which each of these cells of the grid stands alone."""
         own = np.array(sorted(numbers), dtype=np.int64)
         return self._with(np.concatenate((own, own + 1)))
 
     def parted(self, cells: Iterable[int], parts: int) -> JoinedCells:
-        """The same with each of `cells` in so many parts, as far as it has so many of the grid's."""
+        """Splits each of `cells` into `parts` pieces, or as many as it has cells of the grid."""
         edges = [np.linspace(self.begins[cell], self.begins[cell + 1], parts + 1).astype(np.int64) for cell in cells]
         return self._with(np.concatenate(edges))
 

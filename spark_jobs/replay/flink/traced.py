@@ -16,7 +16,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -30,13 +30,13 @@ from spark_jobs.eventtime.flink.strategy import WatermarkScope, WatermarkStrateg
 from spark_jobs.eventtime.flink.suppliers import Custom
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP, MIN_TIMESTAMP
 from spark_jobs.replay.columns import EVENT_TIME, MARKER, NEVER, PARTITION, STREAM, record_position
+from spark_jobs.replay.flink.batched import BatchedGenerator, Records, Rows, holder_of
 from spark_jobs.replay.flink.combine import Combination, Raise, Stretches
 from spark_jobs.replay.flink.idleness import IdleSpans
 from spark_jobs.replay.flink.thinned import CELL, MAX_CELLS, MAX_RAISES, ThinnedHistory, TooManyChangesError
 from spark_jobs.replay.flink.thinning import Activity, Cells, JoinedCells, Silences
 from spark_jobs.replay.timeline import Thresholds
 
-_BATCH = 65_536
 TRACE = "generator INT, arrival BIGINT, major BIGINT, minor BIGINT, watermark BIGINT, idle BOOLEAN, state STRING"
 _ARROW = pa.schema(
     [
@@ -126,7 +126,8 @@ def traces(
         _run, strategy=strategy, until=processing_time_end, state=json.dumps(state) if state is not None else None
     )
     together = rows.unionByName(ends).repartition(max(1, len(generators)), "generator")
-    return together.sortWithinPartitions("generator", "arrival", "major", "minor").mapInArrow(run, TRACE)
+    # Spark sorts by the first column alone where it can: so it is one that differs.
+    return together.sortWithinPartitions("arrival", "major", "minor").mapInArrow(run, TRACE)
 
 
 def _or_null(records: DataFrame, name: str, kind: str) -> Column:
@@ -137,21 +138,74 @@ def _run(
     batches: Iterable[pa.RecordBatch], *, strategy: WatermarkStrategy, until: int, state: str | None
 ) -> Iterator[pa.RecordBatch]:
     saved = None if state is None else json.loads(state)
-    rows: list[tuple[Any, ...]] = []
-    running: _Generator | None = None
+    running: dict[int, _Traced] = {}
     for batch in batches:
-        columns = (column.to_pylist() for column in batch.columns)
-        for generator, arrival, major, minor, timestamp, marker, stream in zip(*columns, strict=True):
-            if running is None or running.index != generator:
-                running = _Generator(generator, strategy, saved, rows)
-            if arrival == NEVER:
-                running.end(until)
-            else:
-                running.process(Event(timestamp, arrival, bool(marker), stream), major, minor)
-        if len(rows) >= _BATCH:
-            yield _batch(rows)
-            rows.clear()
-    yield _batch(rows)
+        numbers = batch.column("generator").to_numpy()
+        for index in np.unique(numbers).tolist():
+            traced = running.get(index) or running.setdefault(index, _traced(index, strategy, saved))
+            part = batch.filter(pa.array(numbers == index))
+            at_end = part.column("arrival")[-1].as_py() == NEVER
+            if records := part.num_rows - at_end:
+                yield traced.process(part.slice(0, records))
+            if at_end:
+                yield traced.end(until)
+
+
+def _traced(index: int, strategy: WatermarkStrategy, state: Mapping[str, Any] | None) -> _Traced:
+    own = strategy.of_generators[index]
+    partial = state and [partial for subtask in state["subtasks"] for partial in subtask["partials"]][index]
+    holder = holder_of(own)
+    if holder is None:
+        return _OneByOne(index, own, partial, state)
+    first = own.timer_start + own.interval if own.interval else MAX_TIMESTAMP
+    next_tick = first if state is None else state["next_tick"]
+    return _InBatches(index, BatchedGenerator(holder, own, next_tick, partial))
+
+
+class _Traced(Protocol):
+    """One generator of the job; `index`: its number."""
+
+    index: int
+
+    def process(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Records, and the ticks before them."""
+        ...
+
+    def end(self, until: int) -> pa.RecordBatch:
+        """The end of processing time (epoch ms)."""
+        ...
+
+
+class _InBatches:
+    """A generator over arrays."""
+
+    def __init__(self, index: int, generator: BatchedGenerator) -> None:
+        self.index, self._generator = index, generator
+        self._last: tuple[int, int, int] | None = None
+
+    def process(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        arrival, major, minor, timestamp = (
+            batch.column(name).to_numpy() for name in ("arrival", "major", "minor", "ts")
+        )
+        stream = batch.column("stream").fill_null("None").to_numpy(zero_copy_only=False)
+        self._last = (int(arrival[-1]), int(major[-1]), int(minor[-1]))
+        return self._batch(self._generator.process(Records(timestamp, arrival, major, minor, stream)))
+
+    def end(self, until: int) -> pa.RecordBatch:
+        rows = pa.Table.from_batches([self._batch(self._generator.end(until))])
+        ended = _batch([_ended(self.index, self._generator.partial, self._last)])
+        return pa.Table.from_batches([*rows.to_batches(), ended]).combine_chunks().to_batches()[0]
+
+    def _batch(self, rows: Rows) -> pa.RecordBatch:
+        count = len(rows.arrival)
+        idle = pa.array(rows.idle == 1, mask=rows.idle < 0)
+        numbers = [pa.array(column, pa.int64()) for column in rows[:4]]
+        index = pa.array(np.full(count, self.index), pa.int32())
+        return pa.RecordBatch.from_arrays([index, *numbers, idle, pa.nulls(count, pa.string())], schema=_ARROW)
+
+
+def _ended(index: int, partial: Mapping[str, Any], last: tuple[int, int, int] | None) -> tuple[Any, ...]:
+    return (index, NEVER, NEVER, NEVER, None, None, json.dumps({"partial": partial, "last": last}))
 
 
 def _batch(rows: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
@@ -161,23 +215,21 @@ def _batch(rows: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
     )
 
 
-class _Generator:
+class _OneByOne:
     """One generator in a source of its own, with one partition."""
 
     def __init__(
-        self, index: int, strategy: WatermarkStrategy, state: Mapping[str, Any] | None, rows: list[tuple[Any, ...]]
+        self, index: int, own: WatermarkStrategy, partial: Mapping[str, Any] | None, state: Mapping[str, Any] | None
     ) -> None:
         self.index = index
-        self._rows = rows
+        self._rows: list[tuple[Any, ...]] = []
         self._last: tuple[int, int, int] | None = None
-        own = strategy.of_generators[index]
         self._source = Source(replace(own, partitions=(0,), subtasks=((0,),), scope=WatermarkScope.PARTITION))
-        if state is not None:
-            saved = [partial for subtask in state["subtasks"] for partial in subtask["partials"]][index]
-            watermark, idle = saved["watermark"], saved["idle"]
+        if state is not None and partial is not None:
+            watermark, idle = partial["watermark"], partial["idle"]
             self._source.restore(
                 {
-                    "subtasks": [{"combined": watermark, "idle": idle, "partials": [saved]}],
+                    "subtasks": [{"combined": watermark, "idle": idle, "partials": [partial]}],
                     "valve": {
                         "channels": [{"watermark": watermark, "active": not idle, "aligned": not idle}],
                         "last_watermark": watermark,
@@ -187,18 +239,24 @@ class _Generator:
                 }
             )
 
-    def process(self, event: Event, major: int, minor: int) -> None:
-        """A record, and the ticks before it."""
-        self._ticks(event.arrival)
-        self._note(self._source.on_event(0, event), event.arrival, major, minor)
-        self._last = (event.arrival, major, minor)
+    def process(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        columns = (column.to_pylist() for column in batch.columns[1:])
+        for arrival, major, minor, timestamp, marker, stream in zip(*columns, strict=True):
+            self._ticks(arrival)
+            event = Event(timestamp, arrival, bool(marker), stream)
+            self._note(self._source.on_event(0, event), arrival, major, minor)
+            self._last = (arrival, major, minor)
+        return self._taken()
 
-    def end(self, until: int) -> None:
-        """The end of processing time (epoch ms)."""
+    def end(self, until: int) -> pa.RecordBatch:
         self._ticks(until)
         partial = self._source.snapshot()["subtasks"][0]["partials"][0]
-        state = json.dumps({"partial": partial, "last": self._last})
-        self._rows.append((self.index, NEVER, NEVER, NEVER, None, None, state))
+        self._rows.append(_ended(self.index, partial, self._last))
+        return self._taken()
+
+    def _taken(self) -> pa.RecordBatch:
+        rows, self._rows = self._rows, []
+        return _batch(rows)
 
     def _ticks(self, until: int) -> None:
         for tick in self._source.ticks(until):

@@ -28,6 +28,7 @@ from spark_jobs.replay.columns import (
     PANE,
     PARTITION,
     STATE,
+    admitted,
     identity_columns,
     is_within,
     position_names,
@@ -83,6 +84,7 @@ class TaskReplay:
 
     def __init__(self, records: DataFrame, spec: ReplaySpec, application: Application, cache: CachedFrames) -> None:
         self._records = with_streams_columns(records.where(F.col(EVENT_TIME) >= 0), spec.keys)
+        self._kept = admitted(self._records, None)  # the erased move stream time, and are in no window
         self._spec = spec
         self._application = application
         self._cache = cache
@@ -132,7 +134,7 @@ class TaskReplay:
         )
         start = F.col(f"rw_last.{START}")
         own = by_record.where(is_within(start, span))
-        joined = self._records.join(own, [PARTITION, OFFSET])
+        joined = self._kept.join(own, [PARTITION, OFFSET])
         return joined.select(
             *spec.keys,
             *identity_columns(self._records),
@@ -163,7 +165,7 @@ class TaskReplay:
         values = [F.expr(conditional(spark, text, _HELD)).alias(name) for name, text in spec.aggregates.items()]
         place = F.max(F.when(F.expr(_HELD), F.col("rw_place")))
         grouped = (
-            pairs.join(self._records.drop(KEY), same)
+            pairs.join(self._kept.drop(KEY), same)
             .groupBy(*(f"`{key}`" for key in spec.keys), START, END)
             .agg(
                 *values,
@@ -200,7 +202,7 @@ class TaskReplay:
 
     def _complete(self, span: TimeRange) -> DataFrame:
         """The windows of all records, as if none had been late: keys, bounds, complete values."""
-        records, topology = self._records.where(F.col(KEY).isNotNull()), self._application.topology
+        records, topology = self._kept.where(F.col(KEY).isNotNull()), self._application.topology
         match topology.windows:
             case HoppingWindows() as windows:
                 placed = _assigned(records, windows)

@@ -26,7 +26,7 @@ from spark_jobs.eventtime.spark.deduplication import DeduplicationKind
 from spark_jobs.eventtime.windows import CalendarSessionWindows
 from spark_jobs.replay.assign import END
 from spark_jobs.replay.band import Wider
-from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, MICROS, OFFSET, PARTITION
+from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, MICROS, OFFSET, PARTITION, admitted
 from spark_jobs.replay.deduplication import ID, Deduplication, SparkDeduplication, is_kept
 from spark_jobs.replay.flink.rules import FlinkRules
 from spark_jobs.replay.grid import RegularGrid, end_grid
@@ -148,7 +148,9 @@ class StructuredStreamingRules(SessionRules):
 
         With `merge_locally` those of one key that one task reads in one batch are judged together.
         """
-        usable = records.where(F.col(EVENT_TIME).isNotNull() & (F.col(SESSION_END) > F.col(SESSION_START)))
+        usable = admitted(records, spec.after_watermark).where(
+            F.col(EVENT_TIME).isNotNull() & (F.col(SESSION_END) > F.col(SESSION_START))
+        )
         end, watermark = in_micros(usable, SESSION_END), F.col(LATE_WATERMARK) * F.lit(_unit(usable))
         if self.merge_locally:
             task = [F.col(name) for name in (ARRIVAL, PARTITION)] + [F.col(f"`{key}`") for key in spec.keys]

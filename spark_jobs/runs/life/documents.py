@@ -338,7 +338,8 @@ class Changes(RunCounts, Document):
 
     `causes_by_change`: windows by change and cause. `windows_recomputed`: see `spark_jobs.runs.work.figures`.
     `changed_span`: from the start of the first window that changes for readers to the end of the last; None: none
-    changes. `run_before`: the run
+    changes. `changed_periods`: the days in which one of them starts, in UTC as `2026-12-01T00:00:00`; of windows of at
+    most an hour the hours. `run_before`: the run
     that was published last before this one. `earlier`: those before it. `unchecked`: why no expectation was checked;
     empty where some were. `history_gone`: windows that keep their values, because records that they were made of are
     gone. `restated`: what of the numbers that readers had changes; None: a run of a version that did not count it.
@@ -351,6 +352,7 @@ class Changes(RunCounts, Document):
     causes_by_change: dict[str, dict[str, int]] = Field(default_factory=dict)
     windows_recomputed: int | None = None
     changed_span: TimeRange | None = None
+    changed_periods: tuple[str, ...] = ()
     run_before: str | None = None
     earlier: tuple[EarlierRun, ...] = ()
     unchecked: str = ""
@@ -537,7 +539,7 @@ class Application(Document):
 
     @classmethod
     def all_of(cls, folder: RunFolder) -> list[Application]:
-        """Those of a run, by file name."""
+        """The applications of a run, by file name."""
         found = (cls.read_as(folder, name) for name in folder.documents() if name.startswith(cls.PREFIX))
         return [application for application in found if application is not None]
 

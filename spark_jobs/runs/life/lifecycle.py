@@ -206,7 +206,7 @@ def sign_of_row(row: LedgerRow, now: datetime) -> Sign:
 
 
 def show_life(ledger: Ledger, run_ids: Iterable[str], heartbeat: timedelta = HEARTBEAT) -> set[str]:
-    """Those of the runs whose process gives a sign of life while it is watched, see `alive_of`."""
+    """The runs whose process gives a sign of life while it is watched, see `alive_of`."""
     return alive_of({run_id: lambda run_id=run_id: _signs_of(ledger.row(run_id)) for run_id in run_ids}, heartbeat)
 
 

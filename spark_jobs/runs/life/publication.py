@@ -16,13 +16,14 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
 from spark_jobs.definition.policy import Policy
-from spark_jobs.errors import NotApprovedError, RunStateError
+from spark_jobs.errors import CatalogError, NotApprovedError, RunStateError
 from spark_jobs.lakehouse.difference import Difference
 from spark_jobs.lakehouse.ledger import LedgerRow
 from spark_jobs.lakehouse.staging import StagedPart
 from spark_jobs.lakehouse.tables import branch_of, ensure_table, guarded
 from spark_jobs.runs.life.documents import Answer, Approval, Evidence, Request, StagedRange, TimelineDocument
 from spark_jobs.runs.life.lifecycle import Event, event_that_drops, new_token, next_status
+from spark_jobs.runs.life.marking import mark_published
 from spark_jobs.runs.life.permission import Action, Decision, decide
 from spark_jobs.runs.life.processes import STAGES_PROCESS, this_process
 from spark_jobs.runs.life.start import instant
@@ -142,11 +143,20 @@ def publish(
             job.staging.drop,
         )
     end(job, RunStatus.PUBLISHED if result.changes else RunStatus.UNCHANGED, message=reason)
+    _mark(job)
     # Last of all: recovery does not look at the leftovers and the documents of a run that has ended.
     table = job.published_table
     at = table.now()
     place = {"table_id": at.table_id, "sequence": table.sequence_of(result.run_id) if result.changes else at.sequence}
     life.apply(Event.FINISH_PUBLISHING, finished_at=job.now(), process=this_process(), **place, **_counts(job))
+
+
+def _mark(job: Job) -> None:
+    """Say which days are complete. The windows are published whatever becomes of that."""
+    try:
+        mark_published(job)
+    except CatalogError as problem:
+        job.result.note = "; ".join(part for part in (job.result.note, f"days are not marked: {problem.what}") if part)
 
 
 def _is_committed(job: Job) -> bool:

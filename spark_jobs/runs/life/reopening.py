@@ -27,6 +27,7 @@ from spark_jobs.runs.work.evaluation import EndPolicy, Evaluator
 from spark_jobs.runs.work.job import Job, RunResult, job_of
 from spark_jobs.runs.work.progress import Progress
 from spark_jobs.runs.work.stages import Deliver, Publish
+from spark_jobs.spark.failures import catalog_answers
 
 SessionOf = Callable[[Pipeline], SparkSession]
 
@@ -80,6 +81,7 @@ def reopened(spark: SparkSession, folder: RunFolder, pipeline: Pipeline, progres
     return job, staged
 
 
+@catalog_answers()
 def publish_staged(
     session_of: SessionOf,
     run_id: str,

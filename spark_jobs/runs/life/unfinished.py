@@ -21,7 +21,7 @@ BEGIN_AGAIN = "Clear the task, or start the run again: what it had staged is the
 
 
 def ended_by_force(stage: Stage | None) -> str:
-    """That nobody knows more of a run's end than where it came. `stage`: the one at work; None: there was none."""
+    """The reason shown for a run that ended without saying why. `stage`: the one at work; None: there was none."""
     how = f"ended by hand, or killed in `{stage.value}`" if stage else "ended by hand, killed, or could not start"
     return f"the run was {how}"
 

@@ -1,7 +1,7 @@
 """The account of a run: what became of every record that it read, and of every pair of a record and a window.
 
-    source = read_before + left_unread + unplaced + filtered_before + quarantined + good
-    good   = filtered_after + set_aside + without_window + entered
+    source = read_before + left_unread + unplaced + filtered_before + quarantined + erased_unusable + good
+    good   = filtered_after + erased + set_aside + without_window + entered
     pairs of the records that entered = pairs of the windows: on time, late and dropped
 
 Each term is counted by itself, and none is made as the difference of others. Both sides come through one decoder: the
@@ -31,6 +31,10 @@ class AccountTerms(BaseModel):
     quarantined: int = Field(default=0, description="those with a position that cannot be used")
     good: int = Field(default=0, description="those that can be used")
     filtered_after: int = Field(default=0, description="of the good ones, those that `filter.after_watermark` rejects")
+    erased: int = Field(default=0, description="those of people who were forgotten (`rewindow forget`)")
+    erased_unusable: int = Field(
+        default=0, description="those that cannot be used, and are in no quarantine either: they were forgotten"
+    )
     set_aside: int = Field(default=0, description="those that the live job drops as duplicates")
     without_window: int = Field(
         default=0, description="those that lie in no window, have no event time, or that the live job ignores"
@@ -43,14 +47,14 @@ class AccountTerms(BaseModel):
     @property
     def unaccounted_records(self) -> int:
         """Records that are missing on one side of the first two equations, or there twice."""
-        after = self.filtered_after + self.set_aside + self.without_window + self.entered
+        after = self.filtered_after + self.erased + self.set_aside + self.without_window + self.entered
         return self.unaccounted_source + abs(self.good - after)
 
     @property
     def unaccounted_source(self) -> int:
         """Records that are missing on one side of the first equation, or there twice; 0 where nobody knows."""
-        read = self.read_before + self.left_unread + self.unplaced + self.filtered_before + self.quarantined + self.good
-        return 0 if self.source is None else abs(self.source - read)
+        read = self.read_before + self.left_unread + self.unplaced + self.filtered_before + self.quarantined
+        return 0 if self.source is None else abs(self.source - read - self.erased_unusable - self.good)
 
     @property
     def unaccounted_pairs(self) -> int | None:
@@ -71,6 +75,7 @@ def joined(records: Account, pairs: Account, of_windows: int | None, set_aside: 
     unsaid = (why,) if of_windows is None and pairs.pairs is not None else ()
     update = {
         "filtered_after": pairs.filtered_after,
+        "erased": pairs.erased,
         "without_window": pairs.without_window,
         "entered": pairs.entered,
         "pairs": pairs.pairs,

@@ -14,7 +14,7 @@ from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.windows import AnySessionWindows
 from spark_jobs.pins import PartitionRange, ends_of
 from spark_jobs.replay.assign import in_window_time, latest_start, windows_of_each
-from spark_jobs.replay.columns import ADMITTED, DROPPED, EVENT_TIME, OFFSET, STATE, end_offset, records_in
+from spark_jobs.replay.columns import ADMITTED, DROPPED, ERASED, EVENT_TIME, OFFSET, STATE, end_offset, records_in
 from spark_jobs.replay.spec import Mode, ReplaySpec
 from spark_jobs.runs.night.account import Account
 from spark_jobs.runs.night.reading import Reading
@@ -43,7 +43,7 @@ def _with_source(spark: SparkSession, pipeline: Pipeline, plan: Plan, account: A
     parts = _parts(spark, pipeline, plan)
     if not any(opened.topic is not None for _, opened, _ in parts):
         rows = sum(opened.frame.count() for _, opened, _ in parts)
-        if rows == account.unplaced + account.quarantined + account.good:
+        if rows == account.unplaced + account.quarantined + account.erased_unusable + account.good:
             return account.model_copy(update={"source": rows})  # the other terms are 0: none is below 0
     return _beside(account, [_counted(spark, *part, since={}, is_cut=plan.cuts) for part in parts])
 
@@ -80,9 +80,11 @@ def _is_counted_by_night(pipeline: Pipeline, opened: OpenHistory) -> bool:
 def _read(pipeline: Pipeline, records: DataFrame, more: Sequence[Column] = ()) -> Account:
     """What the records are that a run has read; `more`: terms of the other equations."""
     placed, good = _is_placed(pipeline, records), F.col(REASON).isNull()
+    erased = F.col(ERASED) if ERASED in records.columns else F.lit(False)
     counts = records.agg(
         F.count_if(~placed).alias("unplaced"),
-        F.count_if(placed & ~good).alias("quarantined"),
+        F.count_if(placed & ~good & ~erased).alias("quarantined"),
+        F.count_if(placed & ~good & erased).alias("erased_unusable"),
         F.count_if(good).alias("good"),
         *more,
     )
@@ -220,8 +222,9 @@ def _pair_terms(
     """
     good = F.lit(True) if among is None else among
     admitted, is_windowed = good, spec.rules.is_read(spec) & F.col(EVENT_TIME).isNotNull()
-    if spec.after_watermark is not None:
-        condition = F.col(ADMITTED) if ADMITTED in records.columns else F.expr(spec.after_watermark)
+    erased = F.coalesce(F.col(ERASED), F.lit(False)) if ERASED in records.columns else F.lit(False)
+    if ADMITTED in records.columns or spec.after_watermark is not None:
+        condition = F.col(ADMITTED) if ADMITTED in records.columns else F.expr(spec.after_watermark or "")
         admitted = F.when(good, F.coalesce(condition, F.lit(False)))
     if not spec.has_sessions and spec.aligned_windows.leaves_gaps:
         ends = latest_start(spec.aligned_windows) + F.lit(spec.aligned_windows.longest)
@@ -229,7 +232,8 @@ def _pair_terms(
     own = F.lit(1) if spec.has_sessions else windows_of_each(spec.aligned_windows, span)
     entered = admitted & is_windowed
     return [
-        F.count_if(good & ~admitted).alias("filtered_after"),
+        F.count_if(good & erased).alias("erased"),
+        F.count_if(good & ~admitted & ~erased).alias("filtered_after"),
         F.count_if(admitted & ~is_windowed).alias("without_window"),
         F.count_if(entered).alias("entered"),
         F.coalesce(F.sum(F.when(entered, own)), F.lit(0)).alias("pairs"),

@@ -55,12 +55,14 @@ def within(windows: DataFrame, reading: Reading) -> DataFrame:
     return windows.join(F.broadcast(frame), fits, "left_semi")
 
 
-def refuse_moved(lacking: DataFrame, reading: Reading, where: str) -> None:
+def refuse_moved(lacking: DataFrame | None, reading: Reading, where: str) -> None:
     """Raises HistoryError where windows lack more records than are gone, by the event times of these.
 
     Looked at are all windows `lacking` records that have the same bounds, whatever their keys, since a record is in one
     of them at most. `where`: the table of the windows, for the error.
     """
+    if lacking is None:
+        return
     lacks = F.sum(F.col(TOTAL) - F.col(FOUND)).alias("lacks")
     found = lacking.groupBy(*BOUNDS).agg(lacks, F.count("*").alias("count")).toArrow()
     starts, ends, lost, counts = (column.to_numpy() for column in found.columns)
@@ -76,6 +78,22 @@ def refuse_moved(lacking: DataFrame, reading: Reading, where: str) -> None:
         "Their key, event time, lookup row or filter has changed, and nothing tells them from those that are gone. Put "
         "it back as it was, bring the gone records back, or write to another table (output.table).",
     )
+
+
+def refuse_twice(moved: DataFrame, where: str) -> None:
+    """Raises HistoryError for windows that have records of kept windows (`TOTAL`), and others beside them (`LATER`)."""
+    mixed = moved.where(F.col(LATER) > 0)
+    ends = [f"{OTHER}{name}" for name in BOUNDS]
+    found = mixed.agg(F.count("*"), F.min(ends[0]), F.max(ends[1]), F.sum(TOTAL)).collect()[0]
+    if found[0]:
+        first, last = (format_instant(time) for time in found[1:3])
+        raise HistoryError(
+            f"{found[0]} windows from {first} to {last} have {found[3]} records that others count, whose other records "
+            "are gone and which keep their values",
+            where,
+            "Their lookup row or the definition has changed. Put it back as it was, bring the gone records back, or "
+            "write to another table (output.table).",
+        )
 
 
 def gone_within(reading: Reading, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
@@ -94,11 +112,16 @@ def _below(times: np.ndarray, counts: np.ndarray, at: np.ndarray) -> np.ndarray:
     return sums[np.searchsorted(times[order], at, side="left")]
 
 
+def bounds_of() -> list[Column]:
+    """`BOUNDS` of published windows."""
+    return [F.unix_millis(name).alias(own) for name, own in zip(("window_start", "window_end"), BOUNDS, strict=True)]
+
+
 def windows_in(windows: DataFrame, keys: Sequence[str]) -> DataFrame:
     """One row for each window: keys, `BOUNDS` (epoch ms), its close, how many records it counts, its end offsets."""
     known = any_of(F.col(c).isNotNull() for c in counts_of(windows))
     as_of = F.col("as_of") if "as_of" in windows.columns else F.lit(None).cast("string")
-    bounds = (F.unix_millis(name).alias(own) for name, own in zip(("window_start", "window_end"), BOUNDS, strict=True))
+    bounds = bounds_of()
     closed = F.unix_millis(CLOSED_AT) if CLOSED_AT in windows.columns else F.lit(None).cast("bigint")
     # Of several firings the last one counts most. A window without counts has a record at least.
     counted = F.when(known, records_in(windows)).otherwise(F.lit(1))
@@ -129,7 +152,7 @@ def pairs_of(records: DataFrame, spec: ReplaySpec) -> DataFrame:
 
 
 def _pairs_of_sessions(seen: DataFrame, records: DataFrame, spec: ReplaySpec) -> DataFrame:
-    """The same for sessions, which lie where their records are."""
+    """The pairs of a record and a session: a session lies where its records are."""
     sessions = seen.select(*quoted(spec.keys), *BOUNDS)
     placed = _filtered(records, spec).select(*others(spec.keys), EVENT_TIME, PARTITION, OFFSET)
     inside = (F.col(EVENT_TIME) >= F.col(BOUNDS[0])) & (F.col(EVENT_TIME) < F.col(BOUNDS[1]))

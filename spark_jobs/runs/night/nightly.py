@@ -91,6 +91,7 @@ from spark_jobs.sources import (
     unplaced,
 )
 from spark_jobs.spark.cached import CachedFrames
+from spark_jobs.spark.failures import catalog_answers
 from spark_jobs.spark.parallel import run_parallel
 
 
@@ -135,6 +136,7 @@ _NOTHING = {0: 0}
 Night = Full | Incremental | NothingNew
 
 
+@catalog_answers()
 def reconcile(
     spark: SparkSession,
     pipeline: Pipeline,
@@ -174,6 +176,8 @@ def reconcile(
             result = _nothing_new(pipeline, run_id, night, folders, now)
             result.corrections = end_policy.delivered(spark, pipeline, folders.folder(result.run_id))
             return result
+        if end_policy.prepare is not None:
+            end_policy.prepare()
         common: dict[str, Any] = {"in_stages": in_stages, "store": store, "now": now, "clock": clock}
         if isinstance(night, Full):
             ends = end_policy if night.rival is None else replace(end_policy, ends_as=RunStatus.COMPARED_ONLY)
@@ -185,11 +189,13 @@ def reconcile(
                 records=night.records,
                 run_id=run_id,
                 kind=RunKind.RECONCILE,
-                asked=replace(asked, reason=asked.reason or night.why),
+                asked=asked,
+                note=night.note,
                 end_policy=ends,
                 **common,
             )
-            result.note = night.note if night.rival else result.note or night.note
+            if night.rival:
+                result.note = night.note
             return result
         started = now()
         chosen = chosen_run_id(pipeline, run_id, started)
@@ -267,7 +273,7 @@ class _Facts(Facts):
     def _found(self) -> tuple[tuple[PreviousRun | None, str], OpenHistory, TimeRange]:
         """The run to go on from, the history as it is now, and the span of the published starts."""
         limit = arrival_limit(self._pipeline, self._now())
-        _ = self._base  # first of all: a run that publishes from here on has what this run does not have
+        _ = self._base  # read the base first: whatever is published after this line counts as a conflict
         before, opened, published = run_parallel(
             self._spark,
             lambda: run_before(self._spark, self._tables, self._pipeline),
@@ -393,9 +399,16 @@ class _Facts(Facts):
                     known=self.before.reading.known,
                 ),
                 self._touched,
-                lambda: 0 if without_place is None else _came_unplaced(spark, self._tables, without_place),
+                lambda: 0 if without_place is None else self._came_unplaced(without_place),
             )
         return seen, touched, came_unplaced
+
+    def _came_unplaced(self, records: DataFrame) -> int:
+        """How many records without a place in the log have come since; where nobody knows, those not in quarantine."""
+        known = self.before.reading.without_place
+        if known is None and self._spark.catalog.tableExists(self._tables.quarantine):
+            known = self._spark.table(self._tables.quarantine).where(is_unplaced("partition", "offset")).count()
+        return max(0, records.count() - (known or 0))
 
     def _touched(self) -> AffectedWindows:
         spec, before, new = self._spec, self.before, good(self._new)
@@ -470,6 +483,7 @@ class _Facts(Facts):
             seen,
             records=read,
             quarantined=seen.quarantined + came_unplaced,
+            without_place=came_unplaced,
             partitions=merged(before, seen),
             event_times=times,
             history_records=before.records + read,
@@ -556,14 +570,6 @@ def _why_behind(before: PreviousRun, pipeline: Pipeline, opened: OpenHistory, se
                 f"({format_instant(first)}), in partition {partition_in_words(partition, names_of(pipeline))}"
             )
     return ""
-
-
-def _came_unplaced(spark: SparkSession, tables: Tables, records: DataFrame) -> int:
-    """How many records without a place in the log are in the history, and not in quarantine yet."""
-    known = 0
-    if spark.catalog.tableExists(tables.quarantine):
-        known = spark.table(tables.quarantine).where(is_unplaced("partition", "offset")).count()
-    return max(0, records.count() - known)
 
 
 def _has_read_more(spark: SparkSession, pipeline: Pipeline, before: PreviousRun, recorded: Recorded) -> bool:

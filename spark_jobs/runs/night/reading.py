@@ -67,6 +67,7 @@ class Reading:
         empty: The offsets below the ends that held no record; None: there are too many to keep.
         placed_by: Digest of the expressions that give positions: only positions of one kind can be compared.
         unplaced: How many more records were read that have no position, or none that can be used.
+        without_place: Of these, those that have no partition or no offset; None: nobody has counted them.
         lacks: Whether records are gone that the buckets still count as there.
         final_until: Windows that end by then (epoch ms, with the allowed lateness) were final before the first record
             that is still there; None: nothing is known to be final.
@@ -81,6 +82,7 @@ class Reading:
     lacks: bool = False
     final_until: int | None = None
     inputs: tuple[str, ...] = ()
+    without_place: int | None = None
 
     @property
     def ends(self) -> dict[int, int]:

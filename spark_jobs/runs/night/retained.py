@@ -9,20 +9,17 @@ see `spark_jobs.runs.night.final`.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+import functools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from spark_jobs.definition import Pipeline
-from spark_jobs.definition.union import BLOCK
-from spark_jobs.errors import HistoryError, RewindowError
+from spark_jobs.errors import HistoryError
 from spark_jobs.lakehouse.publication import FACTS
 from spark_jobs.lakehouse.staging import StagedPart
 from spark_jobs.lakehouse.tables import quoted
-from spark_jobs.pins import Pins
 from spark_jobs.replay.assign import END, START
 from spark_jobs.replay.columns import (
     DROPPED,
@@ -33,9 +30,7 @@ from spark_jobs.replay.columns import (
     STATE,
     end_offset,
 )
-from spark_jobs.replay.from_pipeline import spec_of
-from spark_jobs.runs.life.documents import Request, StagedRange, recorded_definition
-from spark_jobs.runs.life.store import RunStore
+from spark_jobs.runs.life.documents import StagedRange
 from spark_jobs.runs.night.final import Final
 from spark_jobs.runs.night.lacking import (
     BOUNDS,
@@ -44,19 +39,22 @@ from spark_jobs.runs.night.lacking import (
     LATER,
     MISSED,
     TOTAL,
+    bounds_of,
     counted_windows,
     pairs_of,
     refuse_moved,
+    refuse_twice,
     windows_in,
     with_counts,
     with_joined,
     within,
 )
 from spark_jobs.runs.night.late_kept import keep_late, keep_quarantined
+from spark_jobs.runs.night.made_by import MadeBy, made_by, with_makers
+from spark_jobs.runs.night.reading import Empty
 from spark_jobs.runs.night.stored import read_before
 from spark_jobs.runs.work.difference import COVERS, GIVES_WAY, MADE_OF, publication_of
 from spark_jobs.runs.work.job import Job
-from spark_jobs.sources import canonical, cut_at, good, names_of, open_history
 from spark_jobs.spark.joins import OTHER, others, same
 
 _LACKS = "rw_lacks"
@@ -81,7 +79,7 @@ def keep_of_range(job: Job, staged: StagedRange, records: DataFrame, read: DataF
     """Keep those of the published windows in a run's range that lack records, or were final below what is there.
 
     `records` are the good ones up to the run's end offsets; `read` are all of them, also those in quarantine. A window
-    that another definition has made is looked at by that definition, which says which records it was made of.
+    that another definition has made, or other rows of the lookup, is looked at by these, which say what it was made of.
 
     Raises HistoryError where such a window has other keys than the run's windows, and where windows have lost more
     records than are gone: then some of their records are there, in other windows.
@@ -90,37 +88,84 @@ def keep_of_range(job: Job, staged: StagedRange, records: DataFrame, read: DataF
     if staged.base is None or job.plan.another_log or not reading.has_gone:
         return
     before = read_before(job.spark, job.result.tables, job.pipeline, but=job.result.run_id)
-    published = _published(job, staged)
+    published = with_makers(job, _published(job, staged))
     final = Final.of(job.pipeline, job.spec, reading, published)
-    kept = None
-    for definition, runs in _by_definition(job, published):
-        rows = published.where(F.col("run_id").isin(runs))
-        spec = job.spec if definition is None else spec_of(definition, [p.partition for p in job.plan.partitions])
-        own = records if definition is None else _records_of(job, definition)
-        covers = spec.has_sessions or (definition is not None and definition.window != job.pipeline.window)
-        empty = None if before is None else before.reading.empty
-        counted = counted_windows(rows, own, spec, empty, final, _late(job))
-        lacking = within(counted.where(F.col(FOUND) < F.col(TOTAL)), reading)
-        refuse_moved(lacking.where(~F.col(IS_FINAL)), reading, job.result.tables.windows)
-        wanted = lacking.withColumn(_LACKS, F.lit(True))
-        if final.is_there:
-            places = same((*spec.keys, *BOUNDS), "rw_lacking_")
-            beside = lacking.select(*others((*spec.keys, *BOUNDS), "rw_lacking_"))
-            rest = counted.where(F.col(IS_FINAL)).join(beside, places, "left_anti")
-            wanted = wanted.unionByName(rest.withColumn(_LACKS, F.lit(False)))
-        if set(spec.keys) != set(job.spec.keys):
-            if not wanted.isEmpty():
-                raise _cannot_keep(job)
-            continue
-        chosen = _kept(rows, wanted, spec.keys, covers=covers)
-        kept = chosen if kept is None else kept.unionByName(chosen)
+    empty = None if before is None else before.reading.empty
+    found = [_kept_of(job, made, published, records, empty, final) for made in made_by(job, published, records)]
+    refuse_moved(_together(part.lacking for part in found), reading, job.result.tables.windows)
+    kept = _together(part.rows for part in found)
     if kept is not None:
         read_to = {} if before is None else before.reading.ends
         if final.is_there:
             kept = kept.unionByName(_not_computed(job, published, records, final, read_to), allowMissingColumns=True)
+        if (held := _together(part.held for part in found if part.held is not None)) is not None:
+            kept = kept.unionByName(_held_elsewhere(job, held, records, kept), allowMissingColumns=True)
         _stage(job, kept)
         keep_late(job, staged, records, final, read_to)
     keep_quarantined(job, read)
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """What is kept of the windows that some runs have made.
+
+    Attributes:
+        rows: The windows, as they are staged; None: there is none, and they have other keys.
+        lacking: Of those that lack records and were not final, `BOUNDS`, `TOTAL` and `FOUND`.
+        held: Where these runs may have put a record into another window: those of the windows that lack some, as pairs.
+    """
+
+    rows: DataFrame | None
+    lacking: DataFrame
+    held: DataFrame | None
+
+
+def _kept_of(
+    job: Job, made: MadeBy, published: DataFrame, records: DataFrame, empty: Empty | None, final: Final
+) -> _Kept:
+    rows, spec = published.where(F.col("run_id").isin(list(made.runs))), made.spec(job)
+    own = made.records(job) if made.is_other else records
+    covers = spec.has_sessions or (made.definition is not None and made.definition.window != job.pipeline.window)
+    counted = counted_windows(rows, own, spec, empty, final, _late(job))
+    lacking = within(counted.where(F.col(FOUND) < F.col(TOTAL)), job.plan.reading)
+    wanted, names = lacking.withColumn(_LACKS, F.lit(True)), (*spec.keys, *BOUNDS)
+    if final.is_there:
+        beside = lacking.select(*others(names, "rw_lacking_"))
+        rest = counted.where(F.col(IS_FINAL)).join(beside, same(names, "rw_lacking_"), "left_anti")
+        wanted = wanted.unionByName(rest.withColumn(_LACKS, F.lit(False)))
+    not_final = lacking.where(~F.col(IS_FINAL)).select(*BOUNDS, TOTAL, FOUND)
+    if set(spec.keys) != set(job.spec.keys):
+        if not wanted.isEmpty():
+            raise _cannot_keep(job)
+        return _Kept(None, not_final, None)
+    is_here = lacking.select(*quoted(names))
+    held = pairs_of(own, spec).join(is_here, same(names), "left_semi") if made.is_other and not covers else None
+    return _Kept(_kept(rows, wanted, spec.keys, covers=covers), not_final, held)
+
+
+def _together(frames: Iterable[DataFrame | None]) -> DataFrame | None:
+    """The rows of all frames; None: there is no frame."""
+    there = [frame for frame in frames if frame is not None]
+    return functools.reduce(DataFrame.unionByName, there) if there else None
+
+
+def _held_elsewhere(job: Job, held: DataFrame, records: DataFrame, kept: DataFrame) -> DataFrame:
+    """The staged windows whose records kept windows `held` where they were made: they give way, none counts twice.
+
+    Raises HistoryError where such a window has other records too.
+    """
+    names, place = (*job.spec.keys, *BOUNDS), [*(f"{OTHER}{name}" for name in BOUNDS), PARTITION, OFFSET]
+    there = held.select(*place).distinct().withColumn("rw_held", F.lit(True))
+    pairs = pairs_of(records, job.spec).join(there, place, "left")
+    counted = pairs.groupBy(*(f"`{OTHER}{name}`" for name in names)).agg(
+        F.count("rw_held").alias(TOTAL), F.count_if(F.col("rw_held").isNull()).alias(LATER)
+    )
+    stays = kept.select(*quoted(job.spec.keys), *bounds_of())
+    moved = counted.where(F.col(TOTAL) > 0).join(stays, same(names), "left_anti")
+    refuse_twice(moved, job.result.tables.windows)
+    staged = job.staging.rows()
+    chosen = staged.select("*", *bounds_of()).join(moved, same(names), "left_semi")
+    return chosen.drop(*BOUNDS).withColumns({COVERS: F.lit(False), GIVES_WAY: F.lit(True)})
 
 
 def _not_computed(
@@ -131,11 +176,10 @@ def _not_computed(
     A record that was read before, and lies in another window now, belongs to the one that was final.
     """
     names = (*job.spec.keys, *BOUNDS)
-    ends = {"window_start": BOUNDS[0], "window_end": BOUNDS[1]}
-    bounds = {own: F.unix_millis(name) for name, own in ends.items()}
-    staged = job.staging.rows().withColumns(bounds)
+    staged = job.staging.rows()
+    staged = staged.select("*", *bounds_of())
     chosen = staged.where(final.is_final(F.col(BOUNDS[1]), F.lit(None).cast("bigint")))
-    known = published.withColumns(bounds).select(*others(names, "rw_known_")).distinct()
+    known = published.select("*", *bounds_of()).select(*others(names, "rw_known_")).distinct()
     chosen = chosen.join(known, same(names, "rw_known_"), "left_anti")
     if not job.spec.has_sessions:
         new = records.where(~F.coalesce(F.col(OFFSET) < end_offset(read_to), F.lit(False)))
@@ -180,71 +224,6 @@ def _kept(published: DataFrame, wanted: DataFrame, keys: Sequence[str], *, cover
 def _stage(job: Job, kept: DataFrame) -> None:
     with job.stage("kept windows", "records that they were made of are gone"):
         job.staging.write(0, kept, StagedPart.KEPT)
-
-
-def _by_definition(job: Job, published: DataFrame) -> list[tuple[Pipeline | None, list[str]]]:
-    """The runs that have published these windows, by their definition; None: that of this run.
-
-    So it is taken to be where a run's definition is not kept any more.
-    """
-    runs = sorted(row[0] for row in published.select("run_id").distinct().collect())
-    rows = job.ledger.published_runs().where(F.col("run_id").isin(runs))
-    known = {row[0]: row for row in rows.select("run_id", "definition_hash", "definition").collect()}
-    own, others = [], {}
-    for run_id in runs:
-        kind = known[run_id][1] if run_id in known else None
-        definition = None
-        if kind not in (None, job.plan.definition_hash):
-            definition = _recorded(run_id) or _rebuilt(job, known[run_id][2])
-        if definition is None:
-            own.append(run_id)
-        else:
-            others.setdefault(kind, (definition, []))[1].append(run_id)
-    return [*([(None, own)] if own else []), *others.values()]
-
-
-def _recorded(run_id: str) -> Pipeline | None:
-    folder = RunStore.configured().folder(run_id)
-    try:
-        request = Request.read(folder)
-        return None if request is None else recorded_definition(folder, request)
-    except RewindowError:
-        return None
-
-
-def _rebuilt(job: Job, canonical_json: str | None) -> Pipeline | None:
-    """The definition from what the ledger keeps of it, over the history as this run's definition names it.
-
-    An input of a union that went since is named as it was.
-    """
-    try:
-        known = json.loads(canonical_json or "")
-        now = job.pipeline.model_dump(mode="json", by_alias=True, include={"name", "history", "output"})
-        there = {one["name"]: one for one in now["history"].get("of", ())}
-        if there and "of" in known["history"]:
-            of = [there.get(one["name"], one) for one in known["history"]["of"]]
-            now["history"] = {**now["history"], "of": of}
-        return Pipeline.model_validate(known | now)
-    except ValueError:
-        return None
-
-
-def _records_of(job: Job, definition: Pipeline) -> DataFrame:
-    """The good records of the run's history as an earlier definition read them.
-
-    Those of an input of a union that went since are there as far as its history is; the run has no ends for them.
-    """
-    plan, names, now = job.plan, names_of(definition), names_of(job.pipeline)
-    pins = plan.pins
-    if names != now:
-        known = dict(zip(now, pins.inputs, strict=True))
-        pins = replace(pins, inputs=tuple(known.get(name, Pins()) for name in names))
-    records = good(canonical(open_history(job.spark, definition, pins), definition))
-    if not plan.cuts:
-        return records
-    went = [number for number, name in enumerate(names) if name not in now]
-    is_of_these = F.floor(F.col(PARTITION) / F.lit(BLOCK)).isin(went)
-    return cut_at(records.where(~is_of_these), plan.as_of).unionByName(records.where(is_of_these))
 
 
 def _cannot_keep(job: Job) -> HistoryError:

@@ -106,6 +106,7 @@ def take(
         placed_by(pipeline),
         unplaced,
         inputs=names_of(pipeline),
+        without_place=seen.without_place,
     )
     if before is None:
         return Taken(fresh)
@@ -253,14 +254,14 @@ def _another_log(
 
 
 def other_topic(then: Identity, now: Identity, run_id: str) -> str:
-    """That the topic was made again; empty: it was not."""
+    """A sentence if the topic was made again; empty: it was not."""
     if then.topic_id is None or now.topic_id is None or then.topic_id == now.topic_id:
         return ""
     return f"the topic was created again after run {run_id} (id {then.topic_id}, now {now.topic_id})"
 
 
 def shorter_topic(read: Mapping[int, int], ends: Mapping[int, int], run_id: str) -> str:
-    """That a topic ends before what was read of it; empty: it does not."""
+    """A sentence if a topic ends before what was read of it; empty: it does not."""
     for partition, end in sorted(read.items()):
         if ends.get(partition, end) < end:
             return f"partition {partition} ends at offset {ends[partition]}, and run {run_id} has read it up to {end}"
@@ -295,7 +296,9 @@ def take_new(
     if known.empty is not None and _knows_empty(pipeline):
         empty = empty_after(known.empty, known.ends, empty_offsets(new, seen.partitions))
     whole = grown(known, tuple(map(without_files, identities)), ends, found, empty=empty, lacks=lacks)
-    return replace(whole, unplaced=known.unplaced + seen.records - placed_in(seen.positions))
+    without_place = None if known.without_place is None else known.without_place + seen.without_place
+    unplaced = known.unplaced + seen.records - placed_in(seen.positions)
+    return replace(whole, unplaced=unplaced, without_place=without_place)
 
 
 def read_whole(spark: SparkSession, pipeline: Pipeline, before: ReadBefore) -> tuple[PinnedSnapshot | None, ...]:

@@ -52,7 +52,7 @@ def sentences(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str
 
 
 def since_last_run(pipeline: Pipeline) -> tuple[str, ...]:
-    """The same by the documents of the last run, without Spark; nothing where it was not published."""
+    """What a changed definition changes, by the last run's documents; nothing where it was not published."""
     try:
         last = last_run(pipeline.name)
         folder = None if last is None else RunStore.configured().folder(last.run_id)

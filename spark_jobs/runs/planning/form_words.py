@@ -45,7 +45,7 @@ _QUARANTINED = re.compile(r"with `rewindow plan [^`]*--quarantined`")
 
 
 def in_form_words(problem: Problem) -> Problem:
-    """The same error, with the form's fields in the place of options. It is changed in place."""
+    """Changes the error: the form's fields take the place of options. Returns it."""
     problem.what = _in_words(problem.what)
     problem.hint = _in_words(problem.hint)
     return problem

@@ -33,7 +33,10 @@ class Subject(StrEnum):
     QUARANTINED = "quarantined"
     CORRECTIONS = "corrections"
     LIVE = "live"
+    CUTOVER = "cutover"
+    MEETING = "cutover_check"
     DOCTOR = "doctor"
+    WHAT_IF = "what_if"
 
     @property
     def title(self) -> str:
@@ -46,23 +49,29 @@ _TITLES = {
     Subject.QUARANTINED: "Records in quarantine",
     Subject.CORRECTIONS: "Corrections that readers got",
     Subject.LIVE: "Whether the section `live:` fits the live job's output",
+    Subject.CUTOVER: "Where a new live job begins that gives the windows from one on",
+    Subject.MEETING: "Whether backfill and new live job meet",
     Subject.DOCTOR: "Whether a run has all that it needs here",
+    Subject.WHAT_IF: "What other bounds and latenesses would give",
 }
 _BY_RUN = frozenset({Subject.LATE, Subject.QUARANTINED, Subject.CORRECTIONS})
-_BY_WINDOW = frozenset({Subject.WINDOW, Subject.LATE})
+_BY_WINDOW = frozenset({Subject.WINDOW, Subject.LATE, Subject.CUTOVER, Subject.MEETING})
+_BY_KEYS = frozenset({Subject.WINDOW, Subject.LATE})
+_NEED_WINDOW = frozenset({Subject.WINDOW, Subject.CUTOVER})
 
 
 class Question(DocumentPart):
     """A question whose fields are checked.
 
     `window`: the start of a window, as ISO text in UTC. `keys`: pairs of key column and text; `null` means null. `run`:
-    only rows of this run.
+    only rows of this run. `sets`: what other definitions set, one each.
     """
 
     what: Subject
     window: str | None = None
     keys: tuple[tuple[str, str], ...] = ()
     run: str | None = None
+    sets: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, fields: Mapping[str, Any]) -> Question:
@@ -70,7 +79,7 @@ class Question(DocumentPart):
 
         Raises DefinitionError that names the field.
         """
-        texts = {name: str(fields.get(name) or "").strip() for name in ("what", "window", "keys", "run")}
+        texts = {name: str(fields.get(name) or "").strip() for name in ("what", "window", "keys", "run", "sets")}
         if texts["what"] not in set(Subject):
             subjects = ", ".join(Subject)
             raise DefinitionError(
@@ -78,11 +87,13 @@ class Question(DocumentPart):
             )
         what = Subject(texts["what"])
         window = _window_of(texts["window"]) if what in _BY_WINDOW else None
-        if what is Subject.WINDOW and window is None:
+        if what in _NEED_WINDOW and window is None:
             raise DefinitionError("Window: its start is missing", "the form", "Write it like 2013-02-01T10:00:00Z.")
-        keys = _keys_of(texts["keys"]) if what in _BY_WINDOW else ()
+        keys = _keys_of(texts["keys"]) if what in _BY_KEYS else ()
         run = checked_run_id(texts["run"]) if texts["run"] and what in _BY_RUN else None
-        return cls(what=what, window=window, keys=keys, run=run)
+        lines = (line.strip() for line in texts["sets"].splitlines())
+        sets = tuple(line for line in lines if line) if what is Subject.WHAT_IF else ()
+        return cls(what=what, window=window, keys=keys, run=run, sets=sets)
 
     def refuse_other_keys(self, known: tuple[str, ...]) -> None:
         """Raise DefinitionError for a column that is not a key of the pipeline."""
@@ -101,6 +112,7 @@ class Question(DocumentPart):
         of = [f"window {self.window}"] if self.window else []
         of += [f"{name} {value}" for name, value in self.keys]
         of += [f"run {self.run}"] if self.run else []
+        of += self.sets
         return f"{self.what.title}: {', '.join(of)}" if of else self.what.title
 
 

@@ -61,6 +61,7 @@ from spark_jobs.sources import (
     quarantined,
     spooled,
 )
+from spark_jobs.spark.failures import catalog_answers
 
 
 def plan_from_json(text: str) -> Plan:
@@ -97,6 +98,7 @@ def check_plan(plan: Plan, pipeline: Pipeline) -> None:
         )
 
 
+@catalog_answers()
 def make_plan(
     spark: SparkSession,
     pipeline: Pipeline,

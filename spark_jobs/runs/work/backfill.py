@@ -20,10 +20,12 @@ from spark_jobs.runs.work.computing import FullWork
 from spark_jobs.runs.work.evaluation import EndPolicy, Evaluator
 from spark_jobs.runs.work.job import RunResult, chosen_run_id, job_of
 from spark_jobs.runs.work.progress import Progress
+from spark_jobs.spark.failures import catalog_answers
 
 __all__ = ["EndPolicy", "execute"]
 
 
+@catalog_answers()
 def execute(
     spark: SparkSession,
     pipeline: Pipeline,
@@ -35,6 +37,7 @@ def execute(
     run_id: str | None = None,
     kind: RunKind = RunKind.BACKFILL,
     asked: Asked | None = None,
+    note: str = "",
     end_policy: EndPolicy | None = None,
     in_stages: bool = False,
     store: RunStore | None = None,
@@ -43,9 +46,9 @@ def execute(
 ) -> RunResult:
     """Carry out `plan` in this process: timeline, windows and late records chunk by chunk into staging, then publish.
 
-    `records` are the plan's, where the caller has read them already (`planned_records`). A `run_id` that has been
-    published already changes nothing. The result's `changes` say what publishing changes, its `decision` what became of
-    the run.
+    `records` are the plan's, where the caller has read them already (`planned_records`). `note` is what people are told
+    of the run. A `run_id` that has been published already changes nothing. The result's `changes` say what publishing
+    changes, its `decision` what became of the run.
 
     Raises DefinitionError for a plan that does not cover its range or a policy weaker than the definition's,
     HistoryError where a record breaks a rule (before anything is written), RunStateError where another process works on
@@ -68,6 +71,7 @@ def execute(
         now=now,
         clock=clock,
     )
+    job.result.note = note
     work = FullWork(job, records)
     if prepare(job, work.history, started, is_new=run_id is None):
         return Evaluator(work, end_policy, started=started, asked=asked, staged=work.staged()).evaluate()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -14,16 +15,20 @@ from spark_jobs.lakehouse.tables import AS_OF, starts_within
 from spark_jobs.runs.planning.plan_document import Plan
 
 
-def published_before(ledger: Ledger, plan: Plan, run_id: str) -> PublishedRanges:
-    """The ranges that were published before the run, each with the cause of what `plan` changes there."""
-    return ledger.published_ranges(plan.span, cause_of_run(plan), run_id)
+def published_before(ledger: Ledger, plan: Plan, run_id: str, erased_at: Sequence[datetime] = ()) -> PublishedRanges:
+    """The ranges that were published before the run, each with the cause of what `plan` changes there.
+
+    `erased_at`: when people were forgotten.
+    """
+    return ledger.published_ranges(plan.span, cause_of_run(plan, erased_at), run_id)
 
 
-def cause_of_run(plan: Plan) -> Column:
+def cause_of_run(plan: Plan, erased_at: Sequence[datetime] = ()) -> Column:
     """The cause of what `plan` changes of the windows of a published run, from the run's columns in the ledger.
 
     Another definition: `logic_change`. The same one and more records: `late_arrivals`. The same one and the same
-    records: `source_repair`. The same one and other records: `backfill`.
+    records: `source_repair`; `erasure` where somebody was forgotten since that run ended. The same one and other
+    records: `backfill`.
     """
     partitions, ends = (F.array(*map(F.lit, values)) for values in (plan.as_of.keys(), plan.as_of.values()))
     now = F.map_from_arrays(partitions.cast("array<int>"), ends.cast("array<bigint>"))
@@ -39,8 +44,10 @@ def cause_of_run(plan: Plan) -> Column:
     if not plan.as_of:  # a history without the order of the log: only the number of its records can be compared
         before = F.col("records_read")
         is_same, has_more = before == F.lit(plan.records), before < F.lit(plan.records)
+    is_erased = F.col("finished_at") < F.lit(max(erased_at)) if erased_at else F.lit(False)
     return (
         F.when(~F.col("definition_hash").eqNullSafe(plan.definition_hash), Cause.LOGIC_CHANGE.value)
+        .when(is_same & is_erased, Cause.ERASURE.value)
         .when(is_same, Cause.SOURCE_REPAIR.value)
         .when(has_more, Cause.LATE_ARRIVALS.value)
         .otherwise(Cause.BACKFILL.value)

@@ -25,10 +25,12 @@ from spark_jobs.runs.work.job import Job
 class ToCompare:
     """The windows that a run compares.
 
-    All windows with a start in `chunks`. `touched`, of a reconciliation: what new records can have changed; then
-    `chunks` lie in its `recent`, and of older windows those of its pairs are compared, and those that the live job has
-    emitted since. `before` are the end offsets of the run that it goes on from. `keeps`: the verdicts go to the tables;
-    else, in a dry run, to `verdicts.json` alone.
+    Attributes:
+        chunks: All windows that start in these ranges are compared. For a reconciliation they lie in `touched.recent`.
+        touched: The windows that new records of a reconciliation can have changed. Older windows than `touched.recent`
+            are compared if they are among its pairs, or if the live job has emitted them since.
+        before: The end offsets (exclusive) by partition of the run that this one goes on from.
+        keeps: Whether the verdicts go to the tables. In a dry run they go to `verdicts.json` alone.
     """
 
     chunks: Sequence[TimeRange]

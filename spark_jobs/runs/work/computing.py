@@ -21,6 +21,7 @@ from spark_jobs.replay.aggregates import overflow_in_words
 from spark_jobs.replay.assign import END, START
 from spark_jobs.replay.columns import ARRIVAL, CLOSED_AT, EVENT_TIME, NEVER, PANE, STATE
 from spark_jobs.replay.engine import FIRED_COLUMNS, History, Replay
+from spark_jobs.replay.rounding import with_bounds
 from spark_jobs.replay.spec import ReplaySpec
 from spark_jobs.runs.life.documents import ChunkDocument, StagedRange
 from spark_jobs.runs.life.start import from_table, full_range, keep_reasons
@@ -215,7 +216,7 @@ class IncrementalWork:
         with (
             Replay(
                 self.history,
-                self.job.spec,
+                with_bounds(self.job.spec, self.history.records),
                 state=before.state,
                 timeline_records=self.good_news,
                 earlier=before.steps,

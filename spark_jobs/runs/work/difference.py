@@ -18,6 +18,7 @@ from spark_jobs.lakehouse.staging import StagedPart
 from spark_jobs.lakehouse.tables import branch_of, starts_within
 from spark_jobs.lakehouse.verdicts import VerdictTable, final_before
 from spark_jobs.replay.columns import LATE, ON_TIME, PANE
+from spark_jobs.replay.rounding import rounded_columns
 from spark_jobs.replay.spec import Mode, Panes, ReplaySpec
 from spark_jobs.runs.life.documents import StagedRange
 from spark_jobs.runs.night.affected import AffectedWindows
@@ -53,6 +54,12 @@ def is_last_pane(spec: ReplaySpec) -> str:
 
 def staged_windows(job: Job) -> DataFrame:
     """The windows that are staged: what was computed, and in the place of some of it what is kept."""
+    rows = _with_bounds(job)
+    return rows.drop(*rounded_columns(rows.columns).values())
+
+
+def _with_bounds(job: Job) -> DataFrame:
+    """The staged windows, and how far the values of some columns may lie apart (`spark_jobs.replay.rounding`)."""
     rows = job.staging.rows()
     if not job.staging.has(StagedPart.KEPT):
         return rows
@@ -102,7 +109,7 @@ def publication_of(job: Job, staged: StagedRange) -> Publication:
     return Publication(
         run_id=job.result.run_id,
         span=staged.reach,
-        staged=staged_windows(job),
+        staged=_with_bounds(job),
         identity=identity,
         in_scope=in_scope,
         cause=cache(lambda: cause_of_change(job.published.ranges, job.plan, lambda: _causes_by_run(job))),
@@ -214,7 +221,7 @@ def _causes_by_run(job: Job) -> dict[str, list[str]]:
     runs = windows.agg(F.collect_set("run_id")).collect()[0][0]
     rows = job.ledger.published_runs().where(F.col("run_id").isin(runs)) if runs else None
     found: dict[str, list[str]] = {}
-    for run_id, cause in [] if rows is None else rows.select("run_id", cause_of_run(job.plan)).collect():
+    for run_id, cause in [] if rows is None else rows.select("run_id", cause_of_run(job.plan, job.erased_at)).collect():
         found.setdefault(cause, []).append(run_id)
     return found
 

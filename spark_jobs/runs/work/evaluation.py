@@ -55,7 +55,8 @@ class EndPolicy:
     `policy`: one that is stricter than the definition's. With `ends_as` (dry_run or compared_only) the run says what
     would change and drops what it staged. `compare` judges the live job's windows; `live_news` says whether a night
     without new records has something to compare. `gate` checks what is staged; where there is none, `unchecked` says
-    why. `confirm_gate` raises DefinitionError where the gate could check no run. `collector` gathers the report's
+    why. `prepare` begins what the gate takes seconds for, in the background, once it is known that there is work.
+    `confirm_gate` raises DefinitionError where the gate could check no run. `collector` gathers the report's
     facts. `deliver` brings corrections to readers.
     """
 
@@ -64,6 +65,7 @@ class EndPolicy:
     compare: CompareStage | None = None
     live_news: LiveNews | None = None
     gate: GateCheck | None = None
+    prepare: Callable[[], None] | None = None
     confirm_gate: Callable[[], None] | None = None
     unchecked: str = ""
     collector: ReportCollector | None = None

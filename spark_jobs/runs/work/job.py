@@ -32,6 +32,8 @@ from spark_jobs.runs.planning.planned_spec import spec_of_plan
 from spark_jobs.runs.work.causes import published_before
 from spark_jobs.runs.work.corrected import DeliveredCorrections
 from spark_jobs.runs.work.progress import Progress
+from spark_jobs.sources.erased import erasures_of
+from spark_jobs.spark.failures import catalog_answers
 
 
 @dataclass(slots=True)
@@ -111,7 +113,12 @@ class Job:
 
         If another run of the same range is published after that, this one can not be published any more.
         """
-        return published_before(self.ledger, self.plan, self.result.run_id)
+        return published_before(self.ledger, self.plan, self.result.run_id, self.erased_at)
+
+    @cached_property
+    def erased_at(self) -> list[datetime]:
+        """When people of this pipeline were forgotten."""
+        return [one.requested_at for one in erasures_of(self.spark, self.pipeline)]
 
     @property
     def rows(self) -> int:
@@ -138,7 +145,8 @@ class Job:
         """
         with self.life.beating():
             try:
-                yield
+                with catalog_answers():
+                    yield
             except Exception as problem:
                 lost = fail(self, problem, stage())
                 if lost is not None and not isinstance(problem, RewindowError):

@@ -19,6 +19,7 @@ from spark_jobs.replay.engine import History, Replay, SavedTimeline, needs_old_c
 from spark_jobs.replay.flink.inversion import is_past_carried, is_past_discoveries
 from spark_jobs.replay.flink.simulation import can_continue
 from spark_jobs.replay.in_memory_timeline import InMemoryTimeline
+from spark_jobs.replay.rounding import with_bounds
 from spark_jobs.replay.spec import ReplaySpec
 from spark_jobs.replay.timeline import Timeline
 from spark_jobs.runs.life.documents import Duplicates, TimelineDocument
@@ -49,7 +50,7 @@ def opened_replay(
     with (
         Replay(
             history,
-            job.spec,
+            with_bounds(job.spec, history.records),
             state=carried and carried.state,
             timeline_records=carried and carried.records,
             saved=saved,

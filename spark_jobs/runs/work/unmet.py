@@ -12,7 +12,7 @@ _DAYS_NAMED = 3
 _BOUNDS = ("min_value", "max_value", "strict_min", "strict_max")
 _KNOWN = "known_distinct"
 _SENTENCES = {
-    (_KNOWN, True): "one row each: one aggregation by these columns made the rows",
+    (_KNOWN, True): "one row each, since the rows were grouped by these columns",
     ("or_equal", True): "equal values too",
     ("or_equal", False): "",
     ("ignore_row_if", "neither"): "",

@@ -7,19 +7,22 @@ from the table, the history and the run before.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from spark_jobs.errors import RewindowError, RunStateError
+from spark_jobs.eventtime.durations import HOUR
 from spark_jobs.lakehouse.change import RESTATED
 from spark_jobs.lakehouse.difference import Difference
 from spark_jobs.lakehouse.staging import StagedPart
 from spark_jobs.replay.columns import DROPPED, HISTORY_GONE, LATE, ON_TIME, PANE, STATE
+from spark_jobs.replay.spec import ReplaySpec
 from spark_jobs.replay.timeline import Timeline
 from spark_jobs.runs.life.documents import (
     Changes,
@@ -132,7 +135,7 @@ def verified(
             job.kind,
             job.result.run_id,
             publication.identity,
-            publication.staged,
+            staged_windows(job),
             difference.changes,
             before,
             job.staging.rows(StagedPart.LATE) if job.is_faithful else None,
@@ -154,6 +157,7 @@ def verified(
             causes_by_change=difference.causes_by_change,
             windows_recomputed=job.result.windows_recomputed,
             changed_span=difference.span,
+            changed_periods=periods_of(difference.hours, job.spec),
             run_before=run_before,
             earlier=earlier_runs(job.folder, run_before),
             unchecked=unchecked,
@@ -174,6 +178,19 @@ def verified(
     finally:
         for difference in made:
             difference.release()
+
+
+_MOST_HOURS = 1000
+
+
+def periods_of(hours: Sequence[datetime], spec: ReplaySpec) -> tuple[str, ...]:
+    """The hours of windows of at most an hour, else the days; days, too, where so many hours are too many partitions.
+
+    As Airflow's mappers of partition keys read them.
+    """
+    is_short = not spec.has_sessions and spec.aligned_windows.longest <= HOUR and len(hours) <= _MOST_HOURS
+    starts = hours if is_short else [hour.replace(hour=0) for hour in hours]
+    return tuple(dict.fromkeys(f"{start:%Y-%m-%dT%H:%M:%S}" for start in starts))
 
 
 def _gate_and_facts(

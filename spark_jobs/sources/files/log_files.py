@@ -92,7 +92,7 @@ def refuse_changed(pinned: Iterable[PinnedFile], now: Iterable[PinnedFile], tabl
 def changed_files(
     pinned: Iterable[PinnedFile], now: Iterable[PinnedFile]
 ) -> Iterator[tuple[PinnedFile, PinnedFile | None]]:
-    """Those of the files that were written again, each with what it is `now`, and those that are gone, with None."""
+    """The files that were written again, each with what it is `now`, and the files that are gone, with None."""
     there = {file.path: file for file in now}
     for file in pinned:
         found = there.get(file.path)
@@ -316,7 +316,7 @@ class Containers:
         self._schemas: dict[str, str] = {}
 
     def columns(self, path: str) -> FileColumns:
-        """Those of one file. Raises SourceError where it is no such file."""
+        """The columns of one file. Raises SourceError where the file has another format."""
         try:
             text = self._avro(path) if self._format == "avro" else self._orc(path)
         except JAVA_ERRORS as error:

@@ -69,7 +69,7 @@ def files_read(spark: SparkSession, pipeline: Pipeline) -> tuple[SourceFile, ...
 
 
 def numbered(log: Sequence[SourceFile], there: Sequence[PinnedFile]) -> dict[PinnedFile, int]:
-    """Those of the files that the query has listed, with their numbers in its log.
+    """The files that the query has listed, each with its number in the query's log.
 
     Files that were moved together, or copied, are known by their names. Raises HistoryError for a file that is missing,
     or that was written again since.

@@ -44,6 +44,7 @@ class TopicState:
         unreachable: The partitions without a leader.
         has_append_time: Whether new records get the broker's time (`message.timestamp.type`).
         is_compacted: Whether compaction removes records (`cleanup.policy`).
+        retention: How long the topic keeps a record (`retention.ms`); None: nobody knows, or it keeps them for ever.
     """
 
     topic_id: str
@@ -51,6 +52,7 @@ class TopicState:
     unreachable: tuple[int, ...]
     has_append_time: bool
     is_compacted: bool
+    retention: int | None = None
 
 
 class TopicAdmin:
@@ -80,6 +82,7 @@ class TopicAdmin:
             unreachable=tuple(sorted(unreachable)),
             has_append_time=settings["message.timestamp.type"] == "LogAppendTime",
             is_compacted="compact" in settings["cleanup.policy"],
+            retention=_retention(settings),
         )
 
     def offsets_at(self, partitions: Iterable[int], instant: int) -> dict[int, int | None]:
@@ -88,6 +91,16 @@ class TopicAdmin:
         with _requests_to(self._topic):
             found = self._offsets(sorted(partitions), spec)
         return {partition: None if offset < 0 else offset for partition, offset in found.items()}
+
+    def committed(self, group: str) -> dict[str, dict[int, int]]:
+        """The offsets that a consumer group has committed, by topic and partition; empty: there is no such group."""
+        with _requests_to(self._topic):
+            found = self._get(self._client.listConsumerGroupOffsets(group).partitionsToOffsetAndMetadata())
+        offsets: dict[str, dict[int, int]] = {}
+        for entry in found.entrySet():
+            if entry.getValue() is not None:
+                offsets.setdefault(entry.getKey().topic(), {})[entry.getKey().partition()] = entry.getValue().offset()
+        return offsets
 
     def _settings(self, name: str) -> dict[str, str]:
         config = self._jvm.org.apache.kafka.common.config
@@ -98,7 +111,7 @@ class TopicAdmin:
             name,
         )
         answer = self._get(self._client.describeConfigs(self._jvm.java.util.List.of(resource)).all()).get(resource)
-        return {key: answer.get(key).value() for key in ("message.timestamp.type", "cleanup.policy")}
+        return {key: answer.get(key).value() for key in _SETTINGS}
 
     def _bounds(self, partitions: list[int]) -> dict[int, LogBounds]:
         spec = self._jvm.org.apache.kafka.clients.admin.OffsetSpec
@@ -125,6 +138,14 @@ class TopicAdmin:
     def _class(self, name: str) -> JavaObject:
         loader = self._jvm.java.lang.Thread.currentThread().getContextClassLoader()
         return self._jvm.java.lang.Class.forName(name, True, loader)
+
+
+_SETTINGS = ("message.timestamp.type", "cleanup.policy", "retention.ms")
+
+
+def _retention(settings: Mapping[str, str]) -> int | None:
+    kept = int(settings["retention.ms"])
+    return kept if kept >= 0 and "delete" in settings["cleanup.policy"] else None
 
 
 @contextmanager

@@ -102,7 +102,7 @@ def confirm(topic: Topic, state: TopicState, pinned: PinnedTopic) -> PinnedTopic
     """Check that the topic still has the offsets of a plan, and return them.
 
     Returns:
-        The same offsets, with notes for what was accepted since the plan was made.
+        The plan's offsets, with notes for what was accepted since the plan was made.
 
     Raises:
         HistoryError: The topic no longer has exactly these offsets.

@@ -9,6 +9,7 @@
 | `rw_sequence` | BIGINT | only with `position.sequence` |
 | `rw_marker`, `rw_stream` | BOOLEAN, STRING | only for `punctuated`, `interleaved` |
 | `rw_id` | STRUCT | only with `deduplicate`: what duplicates share |
+| `rw_erased` | BOOLEAN | only where a person was forgotten: the record is of the erased |
 | `rw_reason` | STRING | null for a good record, else why it goes to quarantine |
 | `rw_raw` | STRING | the undecoded text of the record, else all its columns as JSON |
 | `rw_raw_bytes` | BINARY | only where the value is bytes: the undecoded value |
@@ -41,6 +42,7 @@ from spark_jobs.replay import aggregates
 from spark_jobs.replay.columns import (
     ADMITTED,
     ARRIVAL,
+    ERASED,
     EVENT_TIME,
     GAP,
     MARKER,
@@ -52,6 +54,7 @@ from spark_jobs.replay.columns import (
     end_offset,
 )
 from spark_jobs.replay.deduplication import ID
+from spark_jobs.sources.erased import with_erased
 from spark_jobs.sources.expressions import (
     Refused,
     analyse,
@@ -129,7 +132,8 @@ def canonical(opened: OpenHistory, pipeline: Pipeline, frame: DataFrame | None =
         keyed = _accepted(keyed, condition)
     watermark = pipeline.watermark
     timed = with_event_time(keyed, pipeline.event_time, pipeline, marker=watermark.marker, stream=watermark.stream)
-    return _with_reason(_with_later_expressions(timed, pipeline), pipeline)
+    records = _with_reason(_with_later_expressions(timed, pipeline), pipeline)
+    return with_erased(records, opened.erasures, pipeline)
 
 
 def good(records: DataFrame) -> DataFrame:
@@ -153,7 +157,8 @@ QUARANTINE_SCHEMA = t.StructType(
 def quarantined(records: DataFrame) -> DataFrame:
     """The canonical records that go to quarantine, with the columns of `QUARANTINE_SCHEMA`."""
     raw_bytes = F.col(RAW_BYTES) if RAW_BYTES in records.columns else F.lit(None).cast("binary")
-    return records.where(F.col(REASON).isNotNull()).select(
+    erased = F.col(ERASED) if ERASED in records.columns else F.lit(False)
+    return records.where(F.col(REASON).isNotNull() & ~erased).select(
         F.col(PARTITION).alias("partition"),
         F.col(OFFSET).alias("offset"),
         F.timestamp_millis(ARRIVAL).alias("arrival"),

@@ -10,14 +10,13 @@ from collections.abc import Collection, Iterator, Mapping
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.avro.functions import from_avro
 from pyspark.sql.types import StringType, StructType
 
 from spark_jobs.pins import PinnedSchemas
 from spark_jobs.sources.records.avro_resolution import incompatibility, other_logical_type, parsed_schema
 from spark_jobs.sources.records.decode import NO_VALUE, NOT_UTF8, REASON
 from spark_jobs.spark.conditions import any_of
-from spark_jobs.spark.gateway import JAVA_ERRORS, jvm
+from spark_jobs.spark.gateway import JAVA_ERRORS, jvm, literal_map
 from spark_jobs.spark.java import java_reason
 
 NOT_AVRO = "not valid Avro for this schema"
@@ -57,7 +56,7 @@ def decode_avro(
         schema_id: The schema's id in the framing: records of other ids cannot be decoded by this schema. None: it is
             not known, and the column SCHEMA_ID says which id each record has.
     """
-    decoder = from_avro(F.col(_BODY), _marked(schema), {"mode": "PERMISSIVE"})
+    decoder = _from_avro(_marked(schema), {"mode": "PERMISSIVE"})
     if not framed:
         return _decoded(frame, value, value, decoder, fields)
     decoded = _decoded(frame, value, body_of(value), decoder, fields, why_not_framed(value, schema_id))
@@ -65,7 +64,7 @@ def decode_avro(
 
 
 def decode_by_writers(frame: DataFrame, value: Column, schemas: PinnedSchemas, fields: StructType) -> DataFrame:
-    """The same for values of several writers: each is decoded by the schema of its id, into the reader's schema."""
+    """Decodes Avro values of several writers: each by the schema of its id, into the reader's schema."""
     spark, reader = frame.sparkSession, _marked(schemas.reader)
     decoder, no_decoder, no_result = None, F.lit(None).cast("string"), F.lit(NOT_AVRO)
     for number, writer in sorted(schemas.writers.items()):
@@ -77,13 +76,18 @@ def decode_by_writers(frame: DataFrame, value: Column, schemas: PinnedSchemas, f
             no_result = F.when(
                 is_own, f"schema id {number} does not fit the schema that it is read by: {why}"
             ).otherwise(no_result)
-        own = from_avro(F.col(_BODY), _marked(writer), {"mode": "PERMISSIVE", "avroSchema": reader})
+        own = _from_avro(_marked(writer), {"mode": "PERMISSIVE", "avroSchema": reader})
         decoder = F.when(is_own, own) if decoder is None else decoder.when(is_own, own)
     if decoder is None:
-        decoder = F.when(F.lit(False), from_avro(F.col(_BODY), reader, {"mode": "PERMISSIVE"}))
+        decoder = F.when(F.lit(False), _from_avro(reader, {"mode": "PERMISSIVE"}))
     identified = frame.withColumn(_ID, id_of(value))
     why_not = F.coalesce(why_not_framed(value, schemas.writers.keys(), schemas.subject), no_decoder)
     return _decoded(identified, value, body_of(value), decoder, fields, why_not, no_result).drop(_ID)
+
+
+def _from_avro(schema: str, options: Mapping[str, str]) -> Column:
+    """Spark's `from_avro` of the body. Its Python function makes a map of the options that is not safe for threads."""
+    return F.call_function("from_avro", F.col(_BODY), F.lit(schema), literal_map(options))
 
 
 def _decoded(

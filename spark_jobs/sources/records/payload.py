@@ -192,7 +192,7 @@ def enclosed(row: StructType, envelope: Envelope) -> StructType:
 
 
 def envelope_of(columns: StructType) -> StructType:
-    """Those columns of a history that are an envelope's fields."""
+    """The columns of a history that are an envelope's fields."""
     return StructType([field for field in columns if field.name in _FIELDS])
 
 

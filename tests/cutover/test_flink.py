@@ -1,0 +1,129 @@
+"""A real Flink job goes on behind a backfill; its savepoint says how far it has read, and a wrong offset is found."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_jobs.cutover.meeting import Meeting, check_meeting
+from spark_jobs.cutover.planning import plan_cutover
+from spark_jobs.definition import Pipeline
+from spark_jobs.demo.kafka_broker import APPEND_TIME, KafkaBroker
+from spark_jobs.errors import EnvironmentSetupError
+from spark_jobs.marks.flink import read_flink
+from spark_jobs.marks.mark import MarkKind
+from spark_jobs.runs.planning.plan import planned_records
+from spark_jobs.runs.work.backfill import execute
+from spark_jobs.runs.work.progress import NoProgress
+from spark_jobs.spark.jars import fetch_jars
+from spark_jobs.spark.java import find_java
+from tests.java import compiled, compiler, flink_path
+from tests.kafka import produce
+from tests.runs.live_query import START, sent
+
+pytestmark = pytest.mark.long
+
+CONNECTOR = "org.apache.flink:flink-connector-kafka:4.0.1-2.0"
+SOURCE = Path(__file__).parents[1] / "data" / "flink_cutover" / "CutoverJob.java"
+TOPIC, AT = "cutover_flink", START + 120_000
+OLD = [
+    [(0, "a", 5), (0, "a", 30), (1, "b", 20), (0, "a", 70), (1, "b", 65)],
+    [(0, "a", 130), (1, "a", 115), (1, "b", 125), (0, "b", 140), (1, "b", 135)],
+]
+NEW = [[(0, "a", 150), (1, "b", 190), (0, "a", 200), (1, "b", 260)], [(0, "b", 330), (1, "a", 331)]]
+
+
+@dataclass(frozen=True)
+class Job:
+    """The compiled job; `run` gives the folder of its rows and its savepoint."""
+
+    path: str
+    servers: str
+    folder: Path
+
+    def run(self, name: str, offsets: dict[int, int], records: int, first: int) -> tuple[Path, Path]:
+        rows = self.folder / name
+        rows.mkdir()
+        texts = ",".join(f"{partition}={offset}" for partition, offset in offsets.items())
+        given = [self.servers, TOPIC, texts, str(records), str(first), str(rows / "rows.json")]
+        command = [str(find_java().executable), "-Xmx400m", "-cp", self.path, "CutoverJob", *given]
+        done = subprocess.run(
+            [*command, f"file://{self.folder}/savepoints"], capture_output=True, text=True, timeout=300, check=False
+        )
+        assert done.returncode == 0, done.stderr[-3000:]
+        (savepoint,) = (line.split()[1] for line in done.stdout.splitlines() if line.startswith("SAVEPOINT"))
+        return rows, Path(savepoint.removeprefix("file:"))
+
+
+@pytest.fixture
+def job(kafka: KafkaBroker, tmp_path: Path) -> Job:
+    """Skips where a registry does not give Flink, or this Java cannot compile."""
+    try:
+        jars = f"{flink_path('flink-clients', 'flink-connector-base')}{os.pathsep}{fetch_jars(CONNECTOR, 'Flink')}/*"
+    except EnvironmentSetupError as error:
+        pytest.skip(str(error))
+    if not compiler().exists():
+        pytest.skip(f"there is no {compiler()}: this Java cannot compile")
+    classes = tmp_path / "classes"
+    classes.mkdir()
+    compiled([SOURCE], jars, classes)
+    kafka.create_topic(TOPIC, 2, APPEND_TIME)
+    return Job(f"{classes}{os.pathsep}{jars}", kafka.servers, tmp_path)
+
+
+def defined(servers: str, rows: Path) -> Pipeline:
+    schema = "k STRING, s BIGINT, n BIGINT, total BIGINT"
+    return Pipeline.model_validate(
+        {
+            "name": "flink_cutover",
+            "history": {"kind": "kafka", "servers": servers, "topic": TOPIC},
+            "value": {"format": "json", "schema": "k STRING, ts BIGINT, v BIGINT"},
+            "keys": {"k": "k"},
+            "event_time": {"expression": "ts", "unit": "ms"},
+            "watermark": {"generator": "bounded_out_of_orderness", "bound": "10 s"},
+            "window": {"type": "tumbling", "size": "1 min"},
+            "aggregates": {"n": "count(*)", "total": "sum(v)"},
+            "end_of_input": "freeze",
+            "output": {"namespace": "flink_cutover"},
+            "live": {
+                "source": {"kind": "files", "path": f"{rows}/*.json", "format": "json", "schema": schema},
+                "window": {"start": "s", "unit": "ms"},
+            },
+        }
+    )
+
+
+def test_a_new_job_goes_on_where_the_backfill_ends(spark: SparkSession, kafka: KafkaBroker, job: Job) -> None:
+    for step in OLD:
+        produce(spark, kafka.servers, TOPIC, sent(step))
+    rows, savepoint = job.run("old", {}, 10, 0)
+    mark = read_flink(savepoint)
+    assert (mark.kind, mark.offsets) == (MarkKind.FLINK_SAVEPOINT, {TOPIC: {0: 5, 1: 5}})
+
+    planned = plan_cutover(spark, defined(kafka.servers, rows), AT, NoProgress())
+    assert planned.is_exact, planned
+    assert planned.topics == {TOPIC: {0: 3, 1: 3}}
+    with planned_records(spark, defined(kafka.servers, rows), end=AT) as (plan, records):
+        execute(spark, defined(kafka.servers, rows), plan, NoProgress(), records=records)
+
+    for step in NEW:
+        produce(spark, kafka.servers, TOPIC, sent(step))
+    rows, savepoint = job.run("new", planned.topics[TOPIC], 10, AT)
+    assert read_flink(savepoint).offsets == {TOPIC: {0: 8, 1: 8}}
+    right = met(spark, defined(kafka.servers, rows))
+    assert right.is_clean, right
+    assert right.counts["after"] == len((rows / "rows.json").read_text().splitlines()) > 2
+
+    rows, _ = job.run("late", {partition: offset + 1 for partition, offset in planned.topics[TOPIC].items()}, 8, AT)
+    missed = met(spark, defined(kafka.servers, rows))
+    assert not missed.is_clean
+    assert missed.differing + missed.counts["gap"] > 0
+
+
+def met(spark: SparkSession, pipeline: Pipeline) -> Meeting:
+    return check_meeting(spark, pipeline, AT, NoProgress())

@@ -1,0 +1,235 @@
+"""Services around a run that are slow, cut answers, restart, fall silent or lie: at each stage, each of them.
+
+Whatever happens, the run ends in time: well, or with one sentence. Nothing is left behind, and when the service is well
+again the same run gives the tables of one that nobody disturbed. The matrix has a test for each service, stage and
+fault; `make test` has one.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_jobs.definition import Pipeline, load_pipeline
+from spark_jobs.demo.kafka_broker import APPEND_TIME, KafkaBroker
+from spark_jobs.demo.ports import free_port
+from spark_jobs.errors import RewindowError
+from spark_jobs.lakehouse.ledger import Ledger
+from spark_jobs.lakehouse.tables import Tables
+from spark_jobs.runs.life.status import RunStatus
+from spark_jobs.runs.night.nightly import reconcile
+from spark_jobs.runs.work.progress import NoProgress
+from spark_jobs.spark.session import spark_session
+from tests.faults.boundaries import watched_steps
+from tests.faults.proxy import Fault, Proxy
+from tests.kafka import Sent, produce
+from tests.lakehouse.rest_catalog import rest_catalog
+from tests.registry import SchemaRegistry
+from tests.runs.small_nights import log_of, pipeline, tables_of
+from tests.runs.small_runs import T0, write
+from tests.services.hive_metastore import HiveMetastore
+from tests.sources.avro import framed, zigzag
+
+SECONDS = 300
+"""In which each run must have ended; the services' own limits are a few seconds here."""
+
+
+class Service(StrEnum):
+    """What a run needs around it."""
+
+    REST_CATALOG = "REST catalog"
+    HIVE_CATALOG = "Hive catalog"
+    KAFKA = "Kafka"
+    REGISTRY = "schema registry"
+
+
+class Stage(StrEnum):
+    """When the fault begins: the boundary of a run before which it does."""
+
+    PLAN = ""
+    STAGE = "before prepare"
+    PUBLISH = "before save_state"
+    MOVE = "before move"
+
+
+@dataclass(frozen=True)
+class Surrounding:
+    """A service behind a proxy, and what makes a pipeline that needs it."""
+
+    spark: SparkSession
+    proxy: Proxy
+    defined: Callable[[str], Pipeline]
+
+
+@pytest.fixture(scope="module")
+def surroundings(
+    spark: SparkSession, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[Service], Surrounding]]:
+    """Starts what a test needs, once a module."""
+    started: dict[Service, Iterator[Surrounding]] = {}
+    known: dict[Service, Surrounding] = {}
+    starts = {
+        Service.REST_CATALOG: _rest_catalog,
+        Service.HIVE_CATALOG: lambda spark, folder: _hive_catalog(folder, request.getfixturevalue("hive_metastore")),
+        Service.KAFKA: _kafka,
+        Service.REGISTRY: _registry,
+    }
+
+    def surrounding(service: Service) -> Surrounding:
+        if service not in known:
+            started[service] = starts[service](spark, tmp_path_factory.mktemp("service"))
+            known[service] = next(started[service])
+        return known[service]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("REWINDOW_CATALOG_SECONDS", "3")
+        yield surrounding
+    for running in started.values():
+        next(running, None)
+
+
+def _rest_catalog(spark: SparkSession, folder: Path) -> Iterator[Surrounding]:
+    with rest_catalog(folder) as address:
+        at = urlsplit(address)
+        with Proxy(at.hostname or "", at.port or 0) as proxy:
+            catalog = {"type": "rest", "uri": f"http://127.0.0.1:{proxy.port}"}
+            yield Surrounding(spark_session("rest catalog", catalog=catalog), proxy, _of_files(folder))
+
+
+def _hive_catalog(folder: Path, metastore: HiveMetastore) -> Iterator[Surrounding]:
+    with Proxy("127.0.0.1", metastore.port) as proxy:
+        catalog = {
+            "type": "hive",
+            "uri": f"thrift://127.0.0.1:{proxy.port}",
+            "warehouse": str(folder / "warehouse"),
+        }
+        yield Surrounding(spark_session("hive catalog", catalog=catalog), proxy, _of_files(folder))
+
+
+def _of_files(folder: Path) -> Callable[[str], Pipeline]:
+    write(folder / "data", log_of(17, count=60), "part-0.json")
+    return lambda name: pipeline(folder, name, "tumbling, per event")
+
+
+def _kafka(spark: SparkSession, folder: Path) -> Iterator[Surrounding]:
+    with _broker(folder) as (broker, proxy):
+        value = "{format: json, schema: 'k STRING, t BIGINT, v BIGINT'}"
+        records = [{"k": "a", "t": T0 + 1000 * n, "v": n} for n in range(60)]
+        broker.create_topic("plain", 1, APPEND_TIME)
+        produce(spark, broker.servers, "plain", [Sent(json.dumps(record)) for record in records])
+        yield Surrounding(spark, proxy, lambda name: _of_topic(folder, name, proxy.port, "plain", value))
+
+
+def _registry(spark: SparkSession, folder: Path) -> Iterator[Surrounding]:
+    schema = {
+        "type": "record",
+        "name": "r",
+        "fields": [{"name": "k", "type": "string"}, {"name": "t", "type": "long"}, {"name": "v", "type": "long"}],
+    }
+    with _broker(folder) as (broker, _), SchemaRegistry() as registry:
+        number = registry.register("of_schema-value", schema)
+        at = urlsplit(registry.url)
+        broker.create_topic("of_schema", 1, APPEND_TIME)
+        produce(spark, broker.servers, "of_schema", [Sent(_avro(number, T0 + 1000 * n, n)) for n in range(60)])
+        with Proxy(at.hostname or "", at.port or 0) as proxy:
+            value = f"{{format: avro, registry: {{url: 'http://127.0.0.1:{proxy.port}', subject: of_schema-value}}}}"
+            port = int(broker.servers.rpartition(":")[2])
+            yield Surrounding(spark, proxy, lambda name: _of_topic(folder, name, port, "of_schema", value))
+
+
+@contextmanager
+def _broker(folder: Path) -> Iterator[tuple[KafkaBroker, Proxy]]:
+    """A broker that tells its clients the address of a proxy before it."""
+    port = free_port()
+    with Proxy("127.0.0.1", port) as proxy:
+        told = {"advertised.listeners": f"PLAINTEXT://127.0.0.1:{proxy.port}"}
+        broker = KafkaBroker(folder / "kafka", port=port, heap="256m", settings=told).start()
+        try:
+            yield broker, proxy
+        finally:
+            proxy.set(Fault.NONE)
+            broker.kill()
+
+
+def _avro(number: int, time_ms: int, value: int) -> bytes:
+    """Confluent's frame and a record of `k`, `t`, `v`."""
+    return framed(number, zigzag(1) + b"a" + zigzag(time_ms) + zigzag(value))
+
+
+def _of_topic(folder: Path, name: str, port: int, topic: str, value: str) -> Pipeline:
+    path = folder / f"{name}.yaml"
+    path.write_text(
+        f"""name: {name}
+history: {{kind: kafka, servers: '127.0.0.1:{port}', topic: {topic}, read_timeout: 4 s}}
+value: {value}
+keys: {{k: k}}
+event_time: {{expression: t, unit: ms}}
+watermark: {{generator: bounded_out_of_orderness, bound: 10 s, emission: per_event}}
+window: {{type: tumbling, size: 1 min}}
+aggregates: {{n: count(*), total: sum(v)}}
+output: {{namespace: nightly_tests}}
+"""
+    )
+    return load_pipeline(path)
+
+
+FAULTS = [fault for fault in Fault if fault is not Fault.NONE]
+MATRIX = list(itertools.product(Service, Stage, FAULTS))
+IN_SHORT = (Service.HIVE_CATALOG, Stage.PUBLISH, Fault.FOREIGN)
+NUMBERS = itertools.count()
+
+
+@pytest.mark.parametrize(
+    ("service", "stage", "fault"),
+    [pytest.param(*cell, marks=[] if cell == IN_SHORT else [pytest.mark.long]) for cell in MATRIX],
+)
+def test_a_fault_of_a_service_loses_nothing_and_is_told_in_a_sentence(
+    surroundings: Callable[[Service], Surrounding], service: Service, stage: Stage, fault: Fault
+) -> None:
+    around = surroundings(service)
+    undisturbed = around.defined(f"undisturbed_{next(NUMBERS)}")
+    reconcile(around.spark, undisturbed, NoProgress())
+    right = tables_of(around.spark, undisturbed)
+    assert right[0], "there are windows"
+
+    disturbed = around.defined(f"disturbed_{next(NUMBERS)}")
+    began = time.monotonic()
+    problem = _run(around, disturbed, stage, fault)
+    assert time.monotonic() - began < SECONDS
+    around.proxy.set(Fault.NONE)
+    if problem is not None:
+        assert "\n" not in str(problem) and problem.hint, problem
+    reconcile(around.spark, disturbed, NoProgress())
+    assert tables_of(around.spark, disturbed) == right
+    reconcile(around.spark, disturbed, NoProgress())
+    assert tables_of(around.spark, disturbed) == right
+    runs = Ledger(around.spark, Tables.of(disturbed)).runs().collect()
+    assert [row["status"] for row in runs].count(RunStatus.PUBLISHED) == 1, "nothing is published twice"
+    ended = {RunStatus.PUBLISHED, RunStatus.FAILED, RunStatus.ABANDONED}
+    assert {row["status"] for row in runs} <= ended, "no claim is left behind"
+
+
+def _run(around: Surrounding, defined: Pipeline, stage: Stage, fault: Fault) -> RewindowError | None:
+    """Reconcile while the fault begins at the stage; what the run said, None where it ended well."""
+
+    def boundary(name: str) -> None:
+        if name == stage:
+            around.proxy.set(fault)
+
+    boundary("")
+    try:
+        with watched_steps(boundary):
+            reconcile(around.spark, defined, NoProgress())
+    except RewindowError as problem:
+        return problem
+    return None
