@@ -16,7 +16,6 @@ from spark_jobs.runs.planning.plan import make_plan, plan_from_json
 from spark_jobs.runs.work.backfill import execute
 from spark_jobs.runs.work.progress import NoProgress
 from spark_jobs.sources import check_expressions
-from tests.runs.small_nights import tables_of
 from tests.runs.small_runs import T0, definition_text, record, run, write
 
 REGIONS = "rewindow.lookups.regions"
@@ -62,22 +61,6 @@ def test_records_have_the_columns_of_the_row_that_the_plan_has_pinned(spark: Spa
     spark.sql(f"INSERT INTO {REGIONS} VALUES ('b', 'east')")
     with pytest.raises(HistoryError, match="has two rows for k = b: which one a record gets is not said"):
         make_plan(spark, by_run)
-
-
-def test_nights_go_on_while_the_table_has_the_same_rows(spark: SparkSession, tmp_path: Path) -> None:
-    """Also where they lie in other files by now; late records get the rows that the others got."""
-    records = [record(i) for i in range(300)]
-    regions(spark, "('a', 'north'), ('b', 'south')")
-    goes_on = defined(tmp_path, "goes_on", "on: k, as_of: run")
-    write(tmp_path / "data", records[:150], "part-0.json")
-    run(spark, goes_on)
-    regions(spark, "('b', 'south'), ('a', 'north')")
-    write(tmp_path / "data", records[150:], "part-1.json")
-    night = reconcile(spark, goes_on, NoProgress())
-    assert night.continued_from is not None, night.note
-    full = defined(tmp_path, "goes_on_full", "on: k, as_of: run")
-    run(spark, full)
-    assert tables_of(spark, goes_on) == tables_of(spark, full)
 
 
 @pytest.mark.long
@@ -153,4 +136,6 @@ def test_windows_that_lack_records_are_told_by_the_rows_that_they_were_made_with
         assert now["north"] == sum(n for region, n in kept if region == "north"), "all others count in `east` alone"
 
     check(reconcile(spark, lost, NoProgress()).note)
+    assert "nothing has arrived" in reconcile(spark, lost, NoProgress()).note
+    spark.sql(f"INSERT INTO {REGIONS} VALUES ('c', 'west')")
     check(reconcile(spark, lost, NoProgress()).note)

@@ -6,7 +6,6 @@
 | no published run can be gone on from | compute all windows |
 | the definition's records cannot be told window by window | compute all windows |
 | nothing proves that the records are those that were read | compute all windows |
-| records are gone, and which windows had them only the whole history says | compute all windows |
 | a record that was read is ahead of one behind it | compute all windows |
 | a partition is new | compute all windows |
 | nothing has arrived, and the live job has emitted nothing new | nothing |
@@ -45,11 +44,6 @@ class Facts(ABC):
     @abstractmethod
     def evidence(self) -> Evidence:
         """What is proven of the records that were read before: SAME, GONE or UNPROVEN."""
-
-    @cached_property
-    @abstractmethod
-    def gone_whole(self) -> str:
-        """Why nights of this definition read the whole history where records are gone."""
 
     @cached_property
     @abstractmethod
@@ -108,8 +102,6 @@ def decide(facts: Facts) -> NightDecision:
         return ReadAll(why)
     if facts.evidence.sign is Sign.UNPROVEN:
         return ReadAll(facts.evidence.why)
-    if facts.evidence.sign is Sign.GONE and facts.gone_whole:
-        return ReadAll(facts.gone_whole)
     if facts.behind:
         return ReadAll(facts.behind)
     if facts.has_new_partition:

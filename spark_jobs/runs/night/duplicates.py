@@ -10,54 +10,39 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from spark_jobs.definition import Pipeline
-from spark_jobs.definition.deduplicate import DeduplicateKind
+from spark_jobs.definition.deduplicate import OF_SPARK, DeduplicateKind
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.replay.assign import END, START, assign_windows, in_span
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, OFFSET, PARTITION, admitted, is_within
 from spark_jobs.replay.deduplication import Deduplication
-from spark_jobs.replay.defined_windows import windows_of
 from spark_jobs.replay.spec import ReplaySpec
-from spark_jobs.runs.night.affected import AffectedWindows, PreviousRun
+from spark_jobs.runs.night.affected import AffectedWindows
 from spark_jobs.spark.joins import matching
 
 _COPY = "rw_copy"
 
 
-def why_duplicates_whole(pipeline: Pipeline, before: PreviousRun) -> str:
-    """Why a night computes all windows behind a deduplication; empty: it can compute those that new records touch."""
-    if windows_of(pipeline).is_merging:
-        return "sessions behind a deduplication are read as a whole"
-    if pipeline.live is not None:
-        return "duplicates are found in the whole history, for the live job's windows"
-    if before.reading.has_gone:
-        return "records are gone, and whether they were the first of their ids is found in the whole history"
-    return ""
-
-
-def why_late_again(
+def why_decided_anew(
     read: DataFrame, new: DataFrame, late: DataFrame | None, deduplication: Deduplication, kind: DeduplicateKind
 ) -> str:
     """Why late records that are published may be duplicates by now, or duplicates late ones; empty: none is.
 
-    `read`: records of the ids of the `new` ones that were read before. By processing time the first one in the order of
-    the log stays, whatever becomes of it at its window; else one that is late at the deduplication gives way to one in
-    time, which has a later event time. `late`: the published late records.
+    `read`: records of the ids of the `new` ones that were read before; `late`: the published late records. An id's
+    records are decided in the order of the log, and batches are never behind batches. Of an id that only late records
+    had, one in time, which has a later event time, takes the place.
     """
-    firsts = (
-        _with_id(new, deduplication)
-        .groupBy(_COPY)
-        .agg(F.min(ARRIVAL).alias("rw_first"), F.max(EVENT_TIME).alias("rw_last"))
-    )
-    found = _with_id(read, deduplication).join(firsts.withColumnRenamed(_COPY, "rw_of"), F.col(_COPY) == F.col("rw_of"))
-    if kind is DeduplicateKind.PROCESSING_TIME:
-        found = found.where(F.col(ARRIVAL) >= F.col("rw_first"))
-    elif late is not None:
-        places = late.select(F.col("partition").alias(PARTITION), F.col("offset").alias(OFFSET)).distinct()
-        found = found.where(F.col(EVENT_TIME) < F.col("rw_last")).join(F.broadcast(places), [PARTITION, OFFSET])
+    ids = _with_id(new, deduplication).groupBy(F.col(_COPY).alias("rw_of"))
+    firsts = ids.agg(F.min(ARRIVAL).alias("rw_first"), F.max(EVENT_TIME).alias("rw_last"))
+    found = _with_id(read, deduplication).join(firsts, F.col(_COPY) == F.col("rw_of"))
+    is_behind = F.lit(False) if kind in OF_SPARK else F.col(ARRIVAL) >= F.col("rw_first")
+    if late is None or kind is DeduplicateKind.PROCESSING_TIME:
+        found = found.where(is_behind)
     else:
-        return ""
-    return "" if found.isEmpty() else "a new record comes before a late one of its id that was read"
+        places = late.select(F.col("partition").alias(PARTITION), F.col("offset").alias(OFFSET)).distinct()
+        late_before = F.col("rw_late").isNotNull() & (F.col(EVENT_TIME) < F.col("rw_last"))
+        marked = F.broadcast(places.withColumn("rw_late", F.lit(True)))
+        found = found.join(marked, [PARTITION, OFFSET], "left").where(is_behind | late_before)
+    return "" if found.isEmpty() else "a new record comes before one of its id that was read, or for a late one"
 
 
 def copies_of(records: DataFrame, others: DataFrame, deduplication: Deduplication) -> DataFrame:

@@ -8,6 +8,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs.errors import SourceError
+from spark_jobs.lakehouse.ledger import Ledger
+from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.pins import PinnedSnapshot
 from spark_jobs.runs.night.affected import PreviousRun
 from spark_jobs.sources import lookup_rows
@@ -21,11 +23,14 @@ def kept_lookup(pinned: PinnedSnapshot | None) -> dict[str, object]:
     return {} if pinned is None else {KEY: asdict(pinned)}
 
 
-def why_looked_up_anew(spark: SparkSession, before: PreviousRun, now: PinnedSnapshot) -> str:
-    """Why all records are looked up anew; empty: the table has the rows that the run before has seen.
+def why_looked_up_anew(spark: SparkSession, tables: Tables, before: PreviousRun, now: PinnedSnapshot) -> str:
+    """Why all records are looked up anew; empty: the table has the rows that what is published was made with.
 
     A table that was compacted, or has got other rows and lost them again, has the same rows.
     """
+    last, _ = Ledger(spark, tables).latest_published()
+    if last is None or last["run_id"] != before.run_id:
+        return "a run over a part of the range, published since, may have seen other rows of the lookup's table"
     known = before.state.get(KEY)
     if known is None:
         return f"run {before.run_id} kept no snapshot of the lookup's table"

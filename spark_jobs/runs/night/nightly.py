@@ -48,11 +48,11 @@ from spark_jobs.runs.life.status import RunKind, RunStatus
 from spark_jobs.runs.life.store import RunStore
 from spark_jobs.runs.night.affected import AffectedWindows, PreviousRun, affected_windows, merged, run_before
 from spark_jobs.runs.night.decision import Facts, GoOn, Nothing, ReadAll, decide
-from spark_jobs.runs.night.duplicates import copies_of, why_duplicates_whole, why_late_again
+from spark_jobs.runs.night.duplicates import copies_of, why_decided_anew
 from spark_jobs.runs.night.evidence import Beside
 from spark_jobs.runs.night.looked_up import why_looked_up_anew
 from spark_jobs.runs.night.reading import Reading
-from spark_jobs.runs.night.sessions import affected_sessions, why_sessions_whole
+from spark_jobs.runs.night.sessions import affected_sessions
 from spark_jobs.runs.night.taken import identities_of, positions_of, read_whole, refuse_another_topic, take_new
 from spark_jobs.runs.planning.plan import arrival_limit, make_plan, planned_records
 from spark_jobs.runs.planning.plan_document import Plan
@@ -70,6 +70,7 @@ from spark_jobs.sources import (
     Evidence,
     Inspection,
     OpenHistory,
+    Sign,
     arrived_since,
     can_be_unplaced,
     canonical,
@@ -320,7 +321,7 @@ class _Facts(Facts):
             return "complete values have no timeline to go on from: all of them are computed"
         limit = arrival_limit(self._pipeline, self._now())
         why, lookup = _why_full(self._pipeline, self.before, limit, self._recorded), self._opened.lookup
-        return why if why or lookup is None else why_looked_up_anew(self._spark, self.before, lookup)
+        return why if why or lookup is None else why_looked_up_anew(self._spark, self._tables, self.before, lookup)
 
     @cached_property
     def _spec(self) -> ReplaySpec:
@@ -343,7 +344,9 @@ class _Facts(Facts):
         with self._progress.stage("what was read", self._opened.description):
             names = names_of(self._pipeline)
             refuse_another_topic(self._beside.identities, self.before.read, self._opened, names)
-            return self._beside.evidence()
+            found = self._beside.evidence()
+        is_whole = found.sign is Sign.GONE and _links_records(self._pipeline)
+        return Evidence(Sign.UNPROVEN, _GONE_WHOLE) if is_whole else found
 
     @cached_property
     def _later(self) -> DataFrame:
@@ -430,14 +433,6 @@ class _Facts(Facts):
         return self._cache.keep(copies_of(self._read, good(self._new), self._spec.deduplication))
 
     @cached_property
-    def gone_whole(self) -> str:
-        if self._spec.has_sessions:
-            return "which sessions had the gone records is found in the whole history"
-        if self._spec.deduplication is not None:
-            return "whether the gone records were the first of their ids is found in the whole history"
-        return ""
-
-    @cached_property
     def behind(self) -> str:
         return _why_behind(self.before, self._pipeline, self._opened, self._seen[0])
 
@@ -462,7 +457,7 @@ class _Facts(Facts):
             return why
         there = self._spark.catalog.tableExists(self._tables.late)
         late = self._spark.table(self._tables.late) if there else None
-        return why_late_again(self._copies, good(self._new), late, self._spec.deduplication, section.kind)
+        return why_decided_anew(self._copies, good(self._new), late, self._spec.deduplication, section.kind)
 
     def full(self, decision: ReadAll) -> Full:
         """A night that computes all windows."""
@@ -537,12 +532,10 @@ def _work_of(spec: ReplaySpec) -> type[IncrementalWork]:
 
 def _why_full(pipeline: Pipeline, before: PreviousRun, limit: int | None, recorded: Recorded | None) -> str:
     """Why a night cannot go on from the run `before`; empty: it can. `limit`: arrivals from then on are ahead."""
-    if windows_of(pipeline).is_merging and (why := why_sessions_whole(pipeline, before)):
+    if _links_records(pipeline) and (why := _why_all_linked(pipeline, before)):
         return why
     if recorded is not None and not recorded.agrees_with(before.state):
         return f"what the live job had read is not known to be what run {before.run_id} knew of it"
-    if pipeline.deduplicate is not None and (why := why_duplicates_whole(pipeline, before)):
-        return why
     if restarts_of(pipeline):
         return "the live job was restarted: its timeline is made as a whole"
     if isinstance(windows_of(pipeline), WallClockWindows):
@@ -558,6 +551,23 @@ def _why_full(pipeline: Pipeline, before: PreviousRun, limit: int | None, record
         at = format_instant(before.processing_time_end)
         return f"run {before.run_id} has read an arrival that is ahead of the clock ({at})"
     return ""
+
+
+_GONE_WHOLE = "records are gone, and what they decided is found in the whole history"
+
+
+def _links_records(pipeline: Pipeline) -> bool:
+    """Whether the records of a key or of an id decide together what becomes of each."""
+    return windows_of(pipeline).is_merging or pipeline.deduplicate is not None
+
+
+def _why_all_linked(pipeline: Pipeline, before: PreviousRun) -> str:
+    """Why all sessions, or all windows behind a deduplication, are computed; empty: those of new records are enough."""
+    if windows_of(pipeline).is_merging and pipeline.deduplicate is not None:
+        return "sessions behind a deduplication are read as a whole"
+    if pipeline.live is not None:
+        return "what the live job made of sessions, or behind a deduplication, is compared as a whole"
+    return _GONE_WHOLE if before.reading.has_gone else ""
 
 
 def _why_behind(before: PreviousRun, pipeline: Pipeline, opened: OpenHistory, seen: Inspection) -> str:

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from spark_jobs.definition import Pipeline
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP, MIN_TIMESTAMP
 from spark_jobs.lakehouse.tables import starts_within
@@ -33,15 +32,6 @@ _FOUND = "rw_suspicious"
 _GAPS_IN_A_CELL = 8
 _REACHES = (1, 8, 64)
 """By how many cells more is read around a session that goes on beyond what was read, time after time; then its key."""
-
-
-def why_sessions_whole(pipeline: Pipeline, before: PreviousRun) -> str:
-    """Why a night computes all sessions; empty: it can compute those that new records touch."""
-    if pipeline.live is not None:
-        return "sessions that the live job emitted are compared as a whole"
-    if before.reading.has_gone:
-        return "records are gone, and which sessions had them is found in the whole history"
-    return ""
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 from pyspark.sql import DataFrame
@@ -20,7 +20,7 @@ from spark_jobs.lakehouse.staging import StagedPart
 from spark_jobs.replay.aggregates import overflow_in_words
 from spark_jobs.replay.assign import END, START
 from spark_jobs.replay.columns import ARRIVAL, CLOSED_AT, EVENT_TIME, NEVER, PANE, STATE
-from spark_jobs.replay.engine import FIRED_COLUMNS, History, Replay
+from spark_jobs.replay.engine import FIRED_COLUMNS, History, Replay, needs_exact_closes
 from spark_jobs.replay.rounding import with_bounds
 from spark_jobs.replay.spec import ReplaySpec
 from spark_jobs.runs.life.documents import ChunkDocument, StagedRange
@@ -38,6 +38,7 @@ from spark_jobs.runs.work.job import Job
 from spark_jobs.runs.work.stages import ReplayChunk, ReplayTouched, chunk_stages
 from spark_jobs.runs.work.timeline import opened_replay, saved_timeline
 from spark_jobs.sources import good, quarantined, reading
+from spark_jobs.spark.cached import CachedFrames
 from spark_jobs.spark.failures import AggregateOverflowError
 from spark_jobs.spark.parallel import run_parallel
 
@@ -211,19 +212,21 @@ class IncrementalWork:
 
     @contextmanager
     def replay(self, *, goes_on: bool) -> Iterator[Replay]:
-        before = self.night.before
+        before, spec = self.night.before, with_bounds(self.job.spec, self.history.records)
         self.job.result.continued_from = before.run_id
-        with (
-            Replay(
-                self.history,
-                with_bounds(self.job.spec, self.history.records),
-                state=before.state,
-                timeline_records=self.good_news,
-                earlier=before.steps,
-            ) as replay,
-            reading(self.night.plan.pipeline),
-        ):
-            yield replay
+        with CachedFrames() as cache:
+            history = replace(self.history, records=self.deciding(cache))
+            if needs_exact_closes(spec):  # to the millisecond, which no state has
+                replay = Replay(history, spec, timeline_records=self.history.records)
+            else:
+                state, steps = before.state, before.steps
+                replay = Replay(history, spec, state=state, timeline_records=self.good_news, earlier=steps)
+            with replay, reading(self.night.plan.pipeline):
+                yield replay
+
+    def deciding(self, cache: CachedFrames) -> DataFrame:
+        """The good records that decide the windows; the replay reads those of each window alone."""
+        return self.history.records
 
     def stage(self, replay: Replay, stage: ReplayChunk | ReplayTouched) -> None:
         touched, plan = self.night.touched, self.night.plan

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cached_property
 
 from pyspark.sql import DataFrame
@@ -12,11 +10,11 @@ from pyspark.sql import functions as F
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.lakehouse.staging import StagedPart
 from spark_jobs.replay.columns import EVENT_TIME
-from spark_jobs.replay.engine import History, Replay
+from spark_jobs.replay.engine import Replay
 from spark_jobs.runs.night.counting import pairs_in_sessions
 from spark_jobs.runs.night.sessions import within_sessions
 from spark_jobs.runs.work.computing import IncrementalWork
-from spark_jobs.sources import arrived_since, reading
+from spark_jobs.sources import arrived_since
 from spark_jobs.spark.cached import CachedFrames
 
 
@@ -30,26 +28,10 @@ class SessionWork(IncrementalWork):
         """All at once: the records that are read have no other sessions."""
         return [(chunk, None) for chunk in self.night.plan.chunks]
 
-    @contextmanager
-    def replay(self, *, goes_on: bool) -> Iterator[Replay]:
-        self.job.result.continued_from = self.night.before.run_id
-        with (
-            CachedFrames() as cache,
-            Replay(
-                History(cache.keep(self._records()), self.history.event_times, self.history.processing_time_end),
-                self.job.spec,
-                timeline_records=self.history.records,
-            ) as replay,
-            reading(self.night.plan.pipeline),
-        ):
-            yield replay
-
-    def _records(self) -> DataFrame:
-        """The good records of the sessions that are computed."""
-        touched, good = self.night.touched, self.history.records.where(F.col(EVENT_TIME).isNotNull())
-        if touched.pairs is None:
-            return good
-        return within_sessions(good, F.col(EVENT_TIME), touched.pairs, self.job.spec.keys)
+    def deciding(self, cache: CachedFrames) -> DataFrame:
+        pairs, timed = self.night.touched.pairs, self.history.records.where(F.col(EVENT_TIME).isNotNull())
+        assert pairs is not None
+        return cache.keep(within_sessions(timed, F.col(EVENT_TIME), pairs, self.job.spec.keys))
 
     def late(self, replay: Replay, chunk: TimeRange) -> DataFrame:
         """The late ones among the new records: what was decided of an earlier one stays."""

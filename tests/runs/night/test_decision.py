@@ -18,7 +18,6 @@ class Known(Facts):
     no_start: str = ""
     whole_only: str = ""
     evidence: Evidence = field(default_factory=lambda: Evidence(Sign.SAME))
-    gone_whole: str = ""
     behind: str = ""
     has_new_partition: bool = False
     has_new: bool = True
@@ -29,8 +28,6 @@ class Known(Facts):
 ROWS: list[tuple[Known, NightDecision]] = [
     (Known(), GoOn(lacks=False)),
     (Known(evidence=Evidence(Sign.GONE, "files are gone")), GoOn(lacks=True)),
-    (Known(evidence=Evidence(Sign.GONE, "files are gone"), gone_whole="sessions"), ReadAll("sessions")),
-    (Known(gone_whole="sessions"), GoOn(lacks=False)),
     (Known(has_new=False), Nothing()),
     (Known(has_new=False, evidence=Evidence(Sign.GONE, "gone")), Nothing()),
     (Known(has_new=False, has_live_news=True), GoOn(lacks=False)),
@@ -62,7 +59,7 @@ class NotAsked(Facts):
         assert name in ("rival", "no_start", "__class__"), name
         return object.__getattribute__(self, name)
 
-    whole_only = evidence = gone_whole = behind = has_new_partition = has_new = has_live_news = ahead = None
+    whole_only = evidence = behind = has_new_partition = has_new = has_live_news = ahead = None
 
 
 def test_what_does_not_decide_is_not_looked_up() -> None:
