@@ -320,8 +320,18 @@ class _Facts(Facts):
         if self._pipeline.mode is Mode.COMPLETE:
             return "complete values have no timeline to go on from: all of them are computed"
         limit = arrival_limit(self._pipeline, self._now())
-        why, lookup = _why_full(self._pipeline, self.before, limit, self._recorded), self._opened.lookup
-        return why if why or lookup is None else why_looked_up_anew(self._spark, self._tables, self.before, lookup)
+        why = _why_full(self._pipeline, self.before, limit, self._recorded) or self._why_forgotten
+        return why or why_looked_up_anew(self._spark, self._pipeline, self.before, self._opened)
+
+    @property
+    def _why_forgotten(self) -> str:
+        """Why records of forgotten people have to go out of the sessions and ids that they were in."""
+        if not self._opened.erasures or not _links_records(self._pipeline):
+            return ""
+        last, before = max(one.requested_at for one in self._opened.erasures), self.before.run_id
+        is_after = (F.col("run_id") == F.lit(before)) & (F.col("started_at") > F.lit(last))
+        is_known = not Ledger(self._spark, self._tables).published_runs().where(is_after).isEmpty()
+        return "" if is_known else f"somebody was forgotten since run {before}"
 
     @cached_property
     def _spec(self) -> ReplaySpec:

@@ -110,14 +110,15 @@ class FullWork:
             counted = counted.where(is_last_pane(job.spec))
         aside = 0 if job.spec.deduplication is None else job.result.counts.records_duplicate
         return joined(
-            records, pairs, self._pairs_of(counted), aside, why="sessions that are not out yet count no records"
+            records, pairs, self._pairs_of(counted, replay), aside, why="sessions that are not out yet count no records"
         )
 
-    def _pairs_of(self, windows: DataFrame) -> int | None:
-        if not self.job.spec.has_sessions:
+    def _pairs_of(self, windows: DataFrame, replay: Replay) -> int | None:
+        spec, is_faithful = self.job.spec, self.job.is_faithful
+        if not spec.has_sessions:
             return pairs_in(windows)
-        late = self.job.staging.rows(StagedPart.LATE) if self.job.is_faithful else None
-        return pairs_in_sessions(windows, late, self.job.spec)
+        late = self.job.staging.rows(StagedPart.LATE) if is_faithful else None
+        return pairs_in_sessions(windows, late, spec, is_out=is_faithful and spec.flush and replay.timeline.flushes)
 
     def compared(self, *, keeps: bool) -> ToCompare:
         """The windows of the live job's that are judged."""

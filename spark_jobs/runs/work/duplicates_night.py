@@ -16,7 +16,7 @@ from spark_jobs.runs.work.computing import IncrementalWork
 from spark_jobs.sources import arrived_since, cut_at
 from spark_jobs.spark.cached import CachedFrames
 
-_CHANGING = ("filtered_after", "without_window", "entered", "pairs")
+_CHANGING = ("filtered_after", "erased", "without_window", "entered", "pairs")
 """Terms that the others of an id change: some of them may have got through before, and do not now."""
 
 

@@ -38,8 +38,9 @@ class SessionWork(IncrementalWork):
         return arrived_since(replay.late(chunk, self.night.plan.span), self.night.before.as_of)
 
     def pairs_added(self, counted: DataFrame, before: DataFrame) -> int | None:
-        """None where sessions are not out yet, then or now: those count no records."""
-        late = self.job.staging.rows(StagedPart.LATE)
-        now = pairs_in_sessions(counted, late, self.job.spec)
-        then = pairs_in_sessions(before, late.limit(0), self.job.spec)
+        """None where sessions may not be out, then or now (golden rule 15: idle sources): those count no records."""
+        late, spec = self.job.staging.rows(StagedPart.LATE), self.job.spec
+        is_out = spec.flush and spec.strategy.idleness is None
+        now = pairs_in_sessions(counted, late, spec, is_out=is_out)
+        then = pairs_in_sessions(before, late.limit(0), spec, is_out=is_out)
         return None if now is None or then is None else now - then
