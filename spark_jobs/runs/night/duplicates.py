@@ -1,8 +1,9 @@
 """The windows that new records can have changed behind a deduplication.
 
-Which record of an id gets through is decided among the records of that id alone. So a new record changes its own
-windows and those of the other records of its id: of the one that was first before, and of the one that is now. What of
-the records of those windows gets through, all records with their ids say, wherever they lie; no others are read.
+Which record of an id gets through is decided among the records of that id alone, in the order of the log. A new record
+can take the place of one that has not got through yet, whose window is open; of others it changes nothing
+(`why_decided_anew`). What of the records of the windows that are computed gets through, all records with their ids say,
+wherever they lie; no others are read.
 """
 
 from __future__ import annotations
@@ -17,9 +18,12 @@ from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, OFFSET, PARTITION, ad
 from spark_jobs.replay.deduplication import Deduplication
 from spark_jobs.replay.spec import ReplaySpec
 from spark_jobs.runs.night.affected import AffectedWindows
+from spark_jobs.spark.cached import CachedFrames
 from spark_jobs.spark.joins import matching
 
 _COPY = "rw_copy"
+_FEW_IDS = 2_000_000
+"""The digests of as many ids at most are sent to every task, less than 100 MB; the log is not shuffled then."""
 
 
 def why_decided_anew(
@@ -45,10 +49,13 @@ def why_decided_anew(
     return "" if found.isEmpty() else "a new record comes before one of its id that was read, or for a late one"
 
 
-def copies_of(records: DataFrame, others: DataFrame, deduplication: Deduplication) -> DataFrame:
-    """The records that have the id of one of the `others`."""
-    ids = _with_id(others, deduplication).select(_COPY).distinct()
-    return matching(_with_id(records, deduplication), ids, (_COPY,)).drop(_COPY)
+def copies_of(records: DataFrame, others: DataFrame, deduplication: Deduplication, cache: CachedFrames) -> DataFrame:
+    """All records that have the id of one of the `others`; seldom also those of an id with the same digest."""
+    digests = (some.withColumn(_COPY, F.xxhash64(*deduplication.ids(some))) for some in (records, others))
+    digested, of_others = digests
+    wanted = cache.keep(of_others.select(_COPY).distinct())
+    few = F.broadcast(wanted) if wanted.count() <= _FEW_IDS else wanted
+    return digested.join(few, _COPY, "left_semi").drop(_COPY)
 
 
 def _with_id(records: DataFrame, deduplication: Deduplication) -> DataFrame:
@@ -56,7 +63,12 @@ def _with_id(records: DataFrame, deduplication: Deduplication) -> DataFrame:
 
 
 def deciding_records(
-    records: DataFrame, new: DataFrame, touched: AffectedWindows, spec: ReplaySpec, deduplication: Deduplication
+    records: DataFrame,
+    new: DataFrame,
+    touched: AffectedWindows,
+    spec: ReplaySpec,
+    deduplication: Deduplication,
+    cache: CachedFrames,
 ) -> DataFrame:
     """All records with the id of one that is new, or lies in a window that is `touched`."""
     windows, recent, older = spec.aligned_windows, touched.recent, touched.older
@@ -67,4 +79,5 @@ def deciding_records(
     if older is not None and touched.pairs is not None:
         before = placed.where(is_within(F.col(START), older))
         inside = inside.unionByName(matching(before, touched.pairs, (*spec.keys, START, END)))
-    return copies_of(records, inside.drop(START, END).unionByName(new, allowMissingColumns=True), deduplication)
+    others = inside.drop(START, END).unionByName(new, allowMissingColumns=True)
+    return copies_of(records, others, deduplication, cache)

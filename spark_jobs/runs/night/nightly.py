@@ -391,7 +391,7 @@ class _Facts(Facts):
             seen_to = self.before.as_of | ends_of(found[0].partitions)
             self._again_to = ends_within(seen_to, clocks)
             self._again = opened_again(self._spark, self._pipeline, self._opened, clocks)
-            for name in ("_everything", "_later", "_new", "_unplaced", "_copies"):
+            for name in ("_everything", "_later", "_new", "_unplaced"):
                 vars(self).pop(name, None)
             found = self._looked_at()
         return found
@@ -427,20 +427,12 @@ class _Facts(Facts):
         spec, before, new = self._spec, self.before, good(self._new)
         if spec.has_sessions:
             return affected_sessions(self._read, new, spec, before, self._published, self._cache)
-        if spec.deduplication is not None:
-            new = new.unionByName(self._copies, allowMissingColumns=True)
         return affected_windows(new, spec, before, self._published, self._cache)
 
     @property
     def _read(self) -> DataFrame:
         """The good records that were read before."""
         return good(cut_at(self._everything, self.before.as_of))
-
-    @cached_property
-    def _copies(self) -> DataFrame:
-        """Those of them that have the id of a new one."""
-        assert self._spec.deduplication is not None
-        return self._cache.keep(copies_of(self._read, good(self._new), self._spec.deduplication))
 
     @cached_property
     def behind(self) -> str:
@@ -463,11 +455,13 @@ class _Facts(Facts):
     @cached_property
     def ahead(self) -> str:
         why, section = why_ahead(self.before, self._spec, self._new, self._seen[0]), self._pipeline.deduplicate
-        if why or section is None or self._spec.deduplication is None:
+        deduplication, new = self._spec.deduplication, good(self._new)
+        if why or section is None or deduplication is None:
             return why
         there = self._spark.catalog.tableExists(self._tables.late)
         late = self._spark.table(self._tables.late) if there else None
-        return why_decided_anew(self._copies, good(self._new), late, self._spec.deduplication, section.kind)
+        copies = copies_of(self._read, new, deduplication, self._cache)
+        return why_decided_anew(copies, new, late, deduplication, section.kind)
 
     def full(self, decision: ReadAll) -> Full:
         """A night that computes all windows."""

@@ -30,13 +30,12 @@ class DuplicatesWork(IncrementalWork):
 
     def deciding(self, cache: CachedFrames) -> DataFrame:
         night, spec = self.night, self.job.spec
-        return cache.keep(
-            deciding_records(self.history.records, self.good_news, night.touched, spec, self._deduplication)
-        )
+        records, new = self.history.records, self.good_news
+        return cache.keep(deciding_records(records, new, night.touched, spec, self._deduplication, cache))
 
     @contextmanager
     def replay(self, *, goes_on: bool) -> Iterator[Replay]:
-        with super().replay(goes_on=goes_on) as replay:
+        with super().replay(goes_on=goes_on) as replay, CachedFrames() as self._frames:
             then, now = (duplicates_in(self._aside(replay, rows)) for rows in self._then_and_now(replay))
             replay.duplicates = now - then
             yield replay
@@ -55,7 +54,7 @@ class DuplicatesWork(IncrementalWork):
     def _then_and_now(self, replay: Replay) -> tuple[DataFrame, DataFrame]:
         """The records with an id of a new one: those that were read before, and all."""
         own, read = replay.history.records, self.night.before.as_of
-        now = copies_of(own, arrived_since(own, read), self._deduplication)
+        now = copies_of(own, arrived_since(own, read), self._deduplication, self._frames)
         return cut_at(now, read), now
 
     def _aside(self, replay: Replay, records: DataFrame) -> DataFrame:

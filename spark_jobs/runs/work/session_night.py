@@ -28,10 +28,19 @@ class SessionWork(IncrementalWork):
         """All at once: the records that are read have no other sessions."""
         return [(chunk, None) for chunk in self.night.plan.chunks]
 
+    @cached_property
+    def recent(self) -> tuple[TimeRange, ...]:
+        """No session is compared with the live job's: where there is one, all of them are computed."""
+        return ()
+
     def deciding(self, cache: CachedFrames) -> DataFrame:
-        pairs, timed = self.night.touched.pairs, self.history.records.where(F.col(EVENT_TIME).isNotNull())
-        assert pairs is not None
-        return cache.keep(within_sessions(timed, F.col(EVENT_TIME), pairs, self.job.spec.keys))
+        touched, records, time = self.night.touched, self.history.records, F.col(EVENT_TIME)
+        low, has_recent = F.lit(touched.recent.start), touched.recent.start < touched.recent.end
+        recent = records.where(time >= low) if has_recent else records.where(F.lit(False))
+        if touched.older is None or touched.pairs is None:
+            return cache.keep(recent)
+        older = within_sessions(records.where(time < low), time, touched.pairs, self.job.spec.keys)
+        return cache.keep(recent.unionByName(older))
 
     def late(self, replay: Replay, chunk: TimeRange) -> DataFrame:
         """The late ones among the new records: what was decided of an earlier one stays."""

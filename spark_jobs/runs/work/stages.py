@@ -63,8 +63,6 @@ class ReplayTouched:
 
     @property
     def in_words(self) -> str:
-        if self.older and self.recent.start == self.recent.end:
-            return f"stage the touched windows from {_described(self.older)}"
         older = f", and touched ones from {_described(self.older)}" if self.older else ""
         return f"stage the windows from {_described(self.recent)}{older}"
 

@@ -5,23 +5,33 @@ from __future__ import annotations
 import random
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from spark_jobs.definition import Pipeline, load_pipeline
+from spark_jobs.eventtime.ranges import TimeRange
+from spark_jobs.replay.deduplication import KEPT, FirstByProcessingTime, FirstByRowTime, without
 from spark_jobs.replay.engine import Replay
+from spark_jobs.replay.from_pipeline import spec_of
+from spark_jobs.runs.night.affected import affected_windows
+from spark_jobs.runs.night.duplicates import deciding_records
 from spark_jobs.runs.night.nightly import reconcile
 from spark_jobs.runs.planning.plan import make_plan
 from spark_jobs.runs.work.backfill import execute
 from spark_jobs.runs.work.job import RunResult
 from spark_jobs.runs.work.progress import LogProgress
 from spark_jobs.sources import spool
+from spark_jobs.spark.cached import CachedFrames
 from tests.runs.accounts import check_account
+from tests.runs.night.test_session_nights import AHEAD
 from tests.runs.small_nights import CASES, assert_history_is_whole, log_of, pipeline, tables_of
 from tests.runs.small_runs import BOUNDED, MINUTE, T0, record, write
 from tests.runs.small_runs import pipeline as small_pipeline
 from tests.sampling import IN_FULL, seeds
+from tests.tiers import turn
 
 KINDS = (
     "{by: [k, v], kind: processing_time}",
@@ -75,7 +85,7 @@ def test_every_night_behind_a_deduplication_ends_in_the_tables_of_a_full_run(
         results.append(reconcile(spark, nightly, LogProgress()))
         check_account(results[-1])
     whole = [one.note for one in results[1:] if one.continued_from is None]
-    assert all("comes before one of its id" in note for note in whole), whole
+    assert all("comes before one of its id" in note or AHEAD in note for note in whole), whole
     full = deduplicated(tmp_path, f"copies_full_{seed}", seed)
     whole_run = execute(spark, full, make_plan(spark, full), LogProgress())
     if not whole:
@@ -99,3 +109,52 @@ def test_a_copy_touches_the_window_of_the_record_that_was_first(spark, tmp_path,
     assert night.continued_from is not None
     assert read[0] == 6  # the copy and its first; what is in the copy's window; the three that were not closed
     assert not night.changes.get("updated")
+
+
+DEDUPLICATIONS = {
+    "processing time": FirstByProcessingTime(("v",)),
+    "within": FirstByProcessingTime(("v",), 30_000, renews=True),
+    "row time": FirstByRowTime(("v",), 30_000),
+}
+
+
+def closes(records: DataFrame, time: str, prefix: str) -> DataFrame:
+    """A watermark ten seconds behind the clock."""
+    close = F.col(time) + F.lit(10_000)
+    return records.withColumns({f"{prefix}_{part}": close for part in ("arrival", "major", "minor")})
+
+
+@pytest.mark.parametrize("name", DEDUPLICATIONS)
+def test_windows_that_a_new_copy_changes_are_touched_and_records_with_their_ids_decide_them(
+    spark, tmp_path, name: str
+) -> None:
+    """Many ids at once; what gets through of the whole log, and of what a night reads."""
+    spec, deduplication = spec_of(small_pipeline(tmp_path, "touched"), [0, 1]), DEDUPLICATIONS[name]
+    draw, rows = random.Random(turn()), []
+    for number in range(1200):
+        arrival = T0 + number * 1000
+        of_these = number // 40 * 30 + draw.randrange(30)
+        rows.append(("ab"[number % 2], of_these, arrival - draw.randrange(20_000), arrival, 0, number))
+    columns = "k STRING, v BIGINT, rw_event_time BIGINT, rw_arrival BIGINT, rw_partition INT, rw_offset BIGINT"
+    records = spark.createDataFrame(rows, columns)
+    old, new = records.where("rw_offset < 1180"), records.where("rw_offset >= 1180")
+    before = SimpleNamespace(steps=SimpleNamespace(never_from=T0 + 1_179_000 - 10_000 + 1))
+
+    def kept(some: DataFrame) -> set[tuple]:
+        aside = deduplication.set_aside(some, None, closes)
+        entering = without(some, aside).where(KEPT)
+        return {(row["k"], row["rw_event_time"] // MINUTE * MINUTE, row["rw_offset"]) for row in entering.collect()}
+
+    with CachedFrames() as cache:
+        published = TimeRange(T0 - MINUTE, T0 + 1200 * 1000)
+        touched = affected_windows(new, spec, before, published, cache)
+        decide = kept(deciding_records(records, new, touched, spec, deduplication, cache))
+        pairs = {(row["k"], row["window_start"]) for row in touched.pairs.collect()}
+    whole, then = kept(records), kept(old)
+
+    def is_touched(one: tuple) -> bool:
+        return one[:2] in pairs or one[1] >= touched.recent.start
+
+    assert whole - then and all(map(is_touched, whole ^ then))
+    assert set(filter(is_touched, decide)) == set(filter(is_touched, whole))
+    assert not all(map(is_touched, whole))
