@@ -331,14 +331,11 @@ def needs_old_closes(spec: ReplaySpec) -> bool:
     the sum wraps around to the lowest times there are (golden rule 20). A deduplication compares each record with the
     watermark that it met. What a subtask holds back is known from the start alone.
     """
-    if needs_exact_closes(spec) or spec.rules.holds_back(spec):
+    if spec.deduplication is not None and spec.deduplication.needs_closes:
         return True
-    return _has_gaps(spec) and spec.allowed_lateness == MAX_TIMESTAMP
-
-
-def needs_exact_closes(spec: ReplaySpec) -> bool:
-    """Whether the replay looks up closes to the millisecond wherever records lie: no run keeps those."""
-    return spec.has_sessions or (spec.deduplication is not None and spec.deduplication.needs_closes)
+    if spec.rules.holds_back(spec):
+        return True
+    return spec.has_sessions or (_has_gaps(spec) and spec.allowed_lateness == MAX_TIMESTAMP)
 
 
 def _has_gaps(spec: ReplaySpec) -> bool:

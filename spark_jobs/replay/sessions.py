@@ -9,7 +9,7 @@ which records to aggregate together: `spark_jobs.replay.session_groups`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial, reduce
 
@@ -403,28 +403,25 @@ def _with_positions(clean: DataFrame, cells: ThresholdCells, timeline: Timeline)
 
 
 def _records_of(base: DataFrame, marked: DataFrame, spec: ReplaySpec, span: int, count: int) -> DataFrame:
-    """The records of the sessions `marked`, with the session's group; `span`: how long they are on average (ms)."""
-    sessions = in_spans(marked, spec.keys, span, GROUP)
-    if count <= _FEW_SESSIONS:
-        sessions = F.broadcast(sessions)
-    joined = base.join(sessions, [*same(spec.keys), *meets_span(F.col(_TS), span)])
-    return joined.drop("rw_low", "rw_high", "rw_span", *(f"{OTHER}{key}" for key in spec.keys))
+    """The records of the sessions `marked`, with the session's group.
 
-
-def in_spans(sessions: DataFrame, keys: Sequence[str], span: int, *more: str) -> DataFrame:
-    """Sessions to be joined with rows of their keys (`same`) whose time lies in them (`meets_span`).
-
-    A key may have thousands of sessions: rows meet only those that touch the same span of time. With spans as long as
-    sessions are on average (ms), few sessions of a key touch one span, and few spans one session.
+    A key may have thousands of these sessions: records meet only those that touch the same span of time. With spans as
+    long as sessions are on average (ms), few sessions of a key touch one span, and few spans one session.
     """
     first, last = (divided(time, span) for time in (F.col(START), F.col(END) - F.lit(1)))
-    bounds = (F.col(START).alias("rw_low"), F.col(END).alias("rw_high"))
-    return sessions.select(*others(keys), *bounds, F.explode(F.sequence(first, last)).alias("rw_span"), *more)
-
-
-def meets_span(time: Column, span: int) -> list[Column]:
-    """Whether a time (epoch ms) lies in a session of `in_spans`."""
-    return [divided(time, span) == F.col("rw_span"), time >= F.col("rw_low"), time < F.col("rw_high")]
+    sessions = marked.select(
+        *others(spec.keys),
+        F.col(START).alias("rw_low"),
+        F.col(END).alias("rw_high"),
+        F.explode(F.sequence(first, last)).alias("rw_span"),
+        GROUP,
+    )
+    meets = divided(F.col(_TS), span) == F.col("rw_span")
+    inside = (F.col(_TS) >= F.col("rw_low")) & (F.col(_TS) < F.col("rw_high"))
+    if count <= _FEW_SESSIONS:
+        sessions = F.broadcast(sessions)
+    joined = base.join(sessions, [*same(spec.keys), meets, inside])
+    return joined.drop("rw_low", "rw_high", "rw_span", *(f"{OTHER}{key}" for key in spec.keys))
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,11 +91,7 @@ def test_what_a_query_emitted_is_what_its_checkpoint_gives(
     assert backfilled(spark, pipeline)[0] == found
     live.run([lambda: None])
     result = reconcile(spark, pipeline, NoProgress())
-    assert result.note == (
-        "a full run: what the live job made of sessions, or behind a deduplication, is compared as a whole"
-        if window == "session"
-        else ""
-    )
+    assert result.note == ("a full run: sessions are read as a whole" if window == "session" else "")
     assert (result.continued_from is None) == (window == "session")
     last = {(row["k"], row["s"], row["e"]): row for row in live.emitted()}
     rows = spark.table(result.tables.windows).where("pane IS NOT NULL").collect()

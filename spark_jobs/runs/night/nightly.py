@@ -52,7 +52,6 @@ from spark_jobs.runs.night.duplicates import copies_of, why_decided_anew
 from spark_jobs.runs.night.evidence import Beside
 from spark_jobs.runs.night.looked_up import why_looked_up_anew
 from spark_jobs.runs.night.reading import Reading
-from spark_jobs.runs.night.sessions import affected_sessions
 from spark_jobs.runs.night.taken import identities_of, positions_of, read_whole, refuse_another_topic, take_new
 from spark_jobs.runs.planning.plan import arrival_limit, make_plan, planned_records
 from spark_jobs.runs.planning.plan_document import Plan
@@ -63,7 +62,6 @@ from spark_jobs.runs.work.duplicates_night import DuplicatesWork
 from spark_jobs.runs.work.evaluation import EndPolicy, Evaluator
 from spark_jobs.runs.work.job import RunResult, chosen_run_id, job_of
 from spark_jobs.runs.work.progress import Progress
-from spark_jobs.runs.work.session_night import SessionWork
 from spark_jobs.runs.work.stages import ReplayChunk, chunk_stages
 from spark_jobs.sources import (
     Clocks,
@@ -154,8 +152,8 @@ def reconcile(
 ) -> RunResult:
     """Bring the published windows to what has arrived before `until` (epoch ms; default: all that is there).
 
-    The tables are then those of a full run at the same end offsets. A first run, another definition, and a new
-    partition are full runs; `result.note` says so. What a live job records of its reading (`Recorded`) arrives when
+    The tables are then those of a full run at the same end offsets. A first run, another definition, sessions, and a
+    new partition are full runs; `result.note` says so. What a live job records of its reading (`Recorded`) arrives when
     it is recorded. Where a run has been published that saw what arrived at `until` or later, this one compares only: it
     must not take back what is known now.
 
@@ -201,7 +199,7 @@ def reconcile(
         started = now()
         chosen = chosen_run_id(pipeline, run_id, started)
         job = job_of(spark, pipeline, night.plan, progress, chosen, RunKind.RECONCILE, attempt=new_token(), **common)
-        work = _work_of(job.spec)(job, night)
+        work = (IncrementalWork if job.spec.deduplication is None else DuplicatesWork)(job, night)
         check_quarantine(job)
         refuse_missing_event_time(pipeline, night.plan, replace(work.history, records=work.good_news))
         result = Evaluator(work, end_policy, started=started, asked=asked).evaluate()
@@ -325,8 +323,8 @@ class _Facts(Facts):
 
     @property
     def _why_forgotten(self) -> str:
-        """Why records of forgotten people have to go out of the sessions and ids that they were in."""
-        if not self._opened.erasures or not _links_records(self._pipeline):
+        """Why records of forgotten people are not the first of their ids any more."""
+        if not self._opened.erasures or self._pipeline.deduplicate is None:
             return ""
         last, before = max(one.requested_at for one in self._opened.erasures), self.before.run_id
         is_after = (F.col("run_id") == F.lit(before)) & (F.col("started_at") > F.lit(last))
@@ -355,7 +353,7 @@ class _Facts(Facts):
             names = names_of(self._pipeline)
             refuse_another_topic(self._beside.identities, self.before.read, self._opened, names)
             found = self._beside.evidence()
-        is_whole = found.sign is Sign.GONE and _links_records(self._pipeline)
+        is_whole = found.sign is Sign.GONE and self._pipeline.deduplicate is not None
         return Evidence(Sign.UNPROVEN, _GONE_WHOLE) if is_whole else found
 
     @cached_property
@@ -411,7 +409,7 @@ class _Facts(Facts):
                     since=self.before.as_of,
                     known=self.before.reading.known,
                 ),
-                self._touched,
+                lambda: affected_windows(good(self._new), self._spec, self.before, self._published, self._cache),
                 lambda: 0 if without_place is None else self._came_unplaced(without_place),
             )
         return seen, touched, came_unplaced
@@ -422,12 +420,6 @@ class _Facts(Facts):
         if known is None and self._spark.catalog.tableExists(self._tables.quarantine):
             known = self._spark.table(self._tables.quarantine).where(is_unplaced("partition", "offset")).count()
         return max(0, records.count() - (known or 0))
-
-    def _touched(self) -> AffectedWindows:
-        spec, before, new = self._spec, self.before, good(self._new)
-        if spec.has_sessions:
-            return affected_sessions(self._read, new, spec, before, self._published, self._cache)
-        return affected_windows(new, spec, before, self._published, self._cache)
 
     @property
     def _read(self) -> DataFrame:
@@ -477,14 +469,14 @@ class _Facts(Facts):
     def incremental(self, decision: GoOn) -> Incremental:
         """A night that computes the windows that new records touch."""
         (seen, touched, came_unplaced), before, published = self._seen, self.before, self._published
-        times, read = _joined(published, seen.event_times, touched.older), seen.records + came_unplaced
+        times, read = seen.event_times or published, seen.records + came_unplaced
         known = replace(
             seen,
             records=read,
             quarantined=seen.quarantined + came_unplaced,
             without_place=came_unplaced,
             partitions=merged(before, seen),
-            event_times=times,
+            event_times=TimeRange(min(published.start, times.start), max(published.end, times.end)),
             history_records=before.records + read,
         )
         # The chunks are those of the late records, and only new ones can be late.
@@ -528,16 +520,17 @@ class _Facts(Facts):
         return take_new(pipeline, identities, before, later, self._new, known, lacks=decision.lacks)
 
 
-def _work_of(spec: ReplaySpec) -> type[IncrementalWork]:
-    if spec.has_sessions:
-        return SessionWork
-    return IncrementalWork if spec.deduplication is None else DuplicatesWork
+_GONE_WHOLE = "records are gone, and whether they were the first of their ids is found in the whole history"
 
 
 def _why_full(pipeline: Pipeline, before: PreviousRun, limit: int | None, recorded: Recorded | None) -> str:
     """Why a night cannot go on from the run `before`; empty: it can. `limit`: arrivals from then on are ahead."""
-    if _links_records(pipeline) and (why := _why_all_linked(pipeline, before)):
-        return why
+    if windows_of(pipeline).is_merging:
+        return "sessions are read as a whole"
+    if pipeline.deduplicate is not None and pipeline.live is not None:
+        return "what the live job made behind a deduplication is compared as a whole"
+    if pipeline.deduplicate is not None and before.reading.has_gone:
+        return _GONE_WHOLE
     if recorded is not None and not recorded.agrees_with(before.state):
         return f"what the live job had read is not known to be what run {before.run_id} knew of it"
     if restarts_of(pipeline):
@@ -555,23 +548,6 @@ def _why_full(pipeline: Pipeline, before: PreviousRun, limit: int | None, record
         at = format_instant(before.processing_time_end)
         return f"run {before.run_id} has read an arrival that is ahead of the clock ({at})"
     return ""
-
-
-_GONE_WHOLE = "records are gone, and what they decided is found in the whole history"
-
-
-def _links_records(pipeline: Pipeline) -> bool:
-    """Whether the records of a key or of an id decide together what becomes of each."""
-    return windows_of(pipeline).is_merging or pipeline.deduplicate is not None
-
-
-def _why_all_linked(pipeline: Pipeline, before: PreviousRun) -> str:
-    """Why all sessions, or all windows behind a deduplication, are computed; empty: those of new records are enough."""
-    if windows_of(pipeline).is_merging and pipeline.deduplicate is not None:
-        return "sessions behind a deduplication are read as a whole"
-    if pipeline.live is not None:
-        return "what the live job made of sessions, or behind a deduplication, is compared as a whole"
-    return _GONE_WHOLE if before.reading.has_gone else ""
 
 
 def _why_behind(before: PreviousRun, pipeline: Pipeline, opened: OpenHistory, seen: Inspection) -> str:
@@ -680,12 +656,6 @@ def why_ahead(before: PreviousRun, spec: ReplaySpec, new: DataFrame, seen: Inspe
         f"the saved watermark state is ahead of new records: one arrived at {format_instant(first)}, and run "
         f"{before.run_id} has read another partition up to {ends}"
     )
-
-
-def _joined(span: TimeRange, *more: TimeRange | None) -> TimeRange:
-    """The shortest range that holds all of these."""
-    known = [span, *(one for one in more if one is not None)]
-    return TimeRange(min(one.start for one in known), max(one.end for one in known))
 
 
 def _published_starts(spark: SparkSession, tables: Tables) -> TimeRange:

@@ -20,7 +20,7 @@ from spark_jobs.lakehouse.staging import StagedPart
 from spark_jobs.replay.aggregates import overflow_in_words
 from spark_jobs.replay.assign import END, START
 from spark_jobs.replay.columns import ARRIVAL, CLOSED_AT, EVENT_TIME, NEVER, PANE, STATE
-from spark_jobs.replay.engine import FIRED_COLUMNS, History, Replay, needs_exact_closes
+from spark_jobs.replay.engine import FIRED_COLUMNS, History, Replay
 from spark_jobs.replay.rounding import with_bounds
 from spark_jobs.replay.spec import ReplaySpec
 from spark_jobs.runs.life.documents import ChunkDocument, StagedRange
@@ -41,8 +41,6 @@ from spark_jobs.sources import good, quarantined, reading
 from spark_jobs.spark.cached import CachedFrames
 from spark_jobs.spark.failures import AggregateOverflowError
 from spark_jobs.spark.parallel import run_parallel
-
-_A_PART_SINCE = "a run over a part of the range was published since the run that this one goes on from"
 
 
 class FullWork:
@@ -217,8 +215,8 @@ class IncrementalWork:
         self.job.result.continued_from = before.run_id
         with CachedFrames() as cache:
             history = replace(self.history, records=self.deciding(cache))
-            if needs_exact_closes(spec):  # to the millisecond, which no state has
-                replay = Replay(history, spec, timeline_records=self.history.records)
+            if spec.deduplication is not None and spec.deduplication.needs_closes:
+                replay = Replay(history, spec, timeline_records=self.history.records)  # no state has all milliseconds
             else:
                 state, steps = before.state, before.steps
                 replay = Replay(history, spec, state=state, timeline_records=self.good_news, earlier=steps)
@@ -230,19 +228,15 @@ class IncrementalWork:
         return self.history.records
 
     def stage(self, replay: Replay, stage: ReplayChunk | ReplayTouched) -> None:
-        touched, plan = self.night.touched, self.night.plan
+        plan, touched = self.night.plan, self.night.touched
         with self.job.stage("windows", f"in {len(self.parts)} parts, and late records"):
             rows: list[tuple[StagedPart, Callable[[], DataFrame]]] = []
             pairs = touched.pairs
             if touched.older is not None and pairs is not None:
                 rows.append((StagedPart.TOUCHED, lambda: pairs))
             rows += [(StagedPart.WINDOWS, partial(replay.windows, chunk, only=only)) for chunk, only in self.parts]
-            rows += [(StagedPart.LATE, partial(self.late, replay, chunk)) for chunk in plan.chunks]
+            rows += [(StagedPart.LATE, partial(replay.late, chunk, plan.span, self.good_news)) for chunk in plan.chunks]
             stage_parallel(self.job, replay, rows)
-
-    def late(self, replay: Replay, chunk: TimeRange) -> DataFrame:
-        """The new records that were late for windows of the chunk."""
-        return replay.late(chunk, self.night.plan.span, self.good_news)
 
     def keep(self, staged: StagedRange, replay: Replay) -> None:
         if self.night.lacks or self.night.before.reading.has_gone:
@@ -264,16 +258,9 @@ class IncrementalWork:
         if PANE in counted.columns and STATE in counted.columns:
             counted, before = counted.where(is_last_pane(job.spec)), before.where(is_last_pane(job.spec))
         known = self.night.before.run_id == job.published.latest
-        found = self.pairs_added(counted, before) if known else None
-        why = self.why_no_pairs if known else _A_PART_SINCE
+        found = pairs_in(counted) - pairs_in(before) if known else None
+        why = "a run over a part of the range was published since the run that this one goes on from"
         return joined(records, pairs, found, aside, why=why)
-
-    why_no_pairs = ""
-    """What the pairs of windows are not known for."""
-
-    def pairs_added(self, counted: DataFrame, before: DataFrame) -> int | None:
-        """How many pairs the windows count more than before."""
-        return pairs_in(counted) - pairs_in(before)
 
     def compared(self, *, keeps: bool) -> ToCompare:
         return ToCompare(self.recent, self.night.touched, self.night.before.as_of, keeps)

@@ -22,7 +22,6 @@ from spark_jobs.replay.rounding import rounded_columns
 from spark_jobs.replay.spec import Mode, Panes, ReplaySpec
 from spark_jobs.runs.life.documents import StagedRange
 from spark_jobs.runs.night.affected import AffectedWindows
-from spark_jobs.runs.night.sessions import AffectedSessions
 from spark_jobs.runs.work.causes import cause_of_change, cause_of_run
 from spark_jobs.runs.work.comparing import verdicts_of
 from spark_jobs.runs.work.job import Job
@@ -103,8 +102,7 @@ def publication_of(job: Job, staged: StagedRange) -> Publication:
         if staged.recent is None:
             return windows.where(starts_within(staged.reach))
         pairs = job.staging.rows(StagedPart.TOUCHED) if staged.older else None
-        kind = AffectedSessions if spec.has_sessions else AffectedWindows
-        return kind(staged.recent, staged.older, pairs).in_scope(windows, spec.keys)
+        return AffectedWindows(staged.recent, staged.older, pairs).in_scope(windows, spec.keys)
 
     return Publication(
         run_id=job.result.run_id,
