@@ -25,7 +25,7 @@ def sections() -> dict[str, Callable[..., Iterator]]:
     from tests.bench.growth import growth, year
     from tests.bench.kafka import kafka
     from tests.bench.ledger import ledger
-    from tests.bench.reconcile import diff, reconcile
+    from tests.bench.reconcile import diff, reconcile, shapes
     from tests.bench.recorded import recorded
     from tests.bench.scale import cluster, scale, skew
     from tests.bench.small import small
@@ -47,6 +47,7 @@ def sections() -> dict[str, Callable[..., Iterator]]:
         "year": year,
         "write": write,
         "reconcile": reconcile,
+        "shapes": shapes,
         "compare": compare,
         "diff": diff,
         "account": account,

@@ -26,6 +26,7 @@ from spark_jobs.lakehouse.tables import Tables, drop_table
 from spark_jobs.runs.night.nightly import reconcile as reconcile_night
 from spark_jobs.runs.planning.plan import make_plan
 from spark_jobs.runs.work.backfill import execute
+from spark_jobs.runs.work.job import RunResult
 from spark_jobs.runs.work.progress import NoProgress
 from tests.bench.data import BOUND, MIDNIGHT, PARTITIONS, RECORDS_A_DAY, Dataset, dataset
 from tests.bench.measure import NAMESPACE, Row, alternate, input_read, to_nowhere
@@ -98,9 +99,37 @@ def reconcile(bench: Bench) -> Iterator[Row]:
             shutil.rmtree(log.folder, ignore_errors=True)
 
 
-def split_log(bench: Bench, data: Dataset, share: float) -> Log:
-    """The data set spread over the days; of the last one `share` is up to a week older. Made once."""
-    folder = bench.home / "bench" / f"nights_{data.records}_{share:g}"
+def shapes(bench: Bench) -> Iterator[Row]:
+    """The same with 1 % late by up to thirty days, behind a deduplication and with a lookup."""
+    data, spark = dataset(bench.spark, bench.home, bench.records), bench.spark
+    spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {NAMESPACE}")
+    regions = f"{NAMESPACE}.regions"
+    spark.range(KEYS).selectExpr("CAST(id AS INT) AS code", "id % 50 AS region").writeTo(regions).createOrReplace()
+    log = split_log(bench, data, 0.01, DAYS * DAY)
+    forms: dict[str, Mapping[str, Any]] = {
+        "duplicates by processing time": {
+            "deduplicate": {"by": ["partition", "offset"], "kind": "processing_time", "within": DAY}
+        },
+        "a lookup": {
+            "lookup": {"table": regions, "on": {"code": f"CAST(key_{KEYS} AS INT)"}, "as_of": "run"},
+            "keys": {"key": f"key_{KEYS}", "region": "region"},
+        },
+    }
+    try:
+        for name, more in forms.items():
+            night, whole = _one_night(bench, log, more)
+            bench.log(f"{name}: night {night.seconds:.2f} s, full run {whole.seconds:.2f} s")
+            config = f"{data.records / 1e6:g}M records of {DAYS} days, 1% of the last day's late: {name}"
+            note = f"the night against a full run, once; load {os.getloadavg()[0]:.1f}"
+            yield Row("shapes", config, night.seconds, whole.seconds, "<= 0.3", note)
+    finally:
+        shutil.rmtree(log.folder, ignore_errors=True)
+        drop_table(spark, regions)
+
+
+def split_log(bench: Bench, data: Dataset, share: float, oldest: int = OLDEST_MS) -> Log:
+    """The data set spread over the days; of the last one `share` is up to `oldest` ms (a week) older. Made once."""
+    folder = bench.home / "bench" / f"nights_{data.records}_{share:g}_{oldest // DAY}"
     log = Log(folder / "log", folder / "before", folder / "news")
     cut = data.records // PARTITIONS * (DAYS - 1) // DAYS
     frame = bench.spark.read.parquet(str(data.path))
@@ -108,7 +137,7 @@ def split_log(bench: Bench, data: Dataset, share: float) -> Log:
     arrival = F.lit(MIDNIGHT) + (F.col("arrival") - F.lit(MIDNIGHT)) * F.lit(spread)
     number = F.struct("partition", "offset")
     is_late = (F.col("offset") >= cut) & (F.pmod(F.xxhash64(number), F.lit(1_000)) < F.lit(round(share * 1_000)))
-    age = F.when(is_late, F.pmod(F.xxhash64(number, F.lit(1)), F.lit(OLDEST_MS))).otherwise(
+    age = F.when(is_late, F.pmod(F.xxhash64(number, F.lit(1)), F.lit(oldest))).otherwise(
         F.col("arrival") - F.col("event_time")
     )
     frame = frame.withColumns({"event_time": F.greatest(arrival - age, F.lit(MIDNIGHT)), "arrival": arrival})
@@ -118,20 +147,23 @@ def split_log(bench: Bench, data: Dataset, share: float) -> Log:
     return log
 
 
-def _one_night(bench: Bench, log: Log) -> tuple[Cost, Cost]:
+def _one_night(bench: Bench, log: Log, more: Mapping[str, Any] | None = None) -> tuple[Cost, Cost]:
     """The night, and a full run at the same end offsets.
 
     Each brings a table of its own, in which the days before are published, to the same new state. Both are dropped in
     the end.
     """
     spark, token = bench.spark, secrets.token_hex(4)
-    nightly, whole = (night_pipeline(log, f"{name}_{token}") for name in ("nightly", "whole"))
+    nightly, whole = (night_pipeline(log, f"{name}_{token}", more) for name in ("nightly", "whole"))
     try:
         log.lay_out(log.before)
         for pipeline in (nightly, whole):
             execute(spark, pipeline, make_plan(spark, pipeline), NoProgress())
         log.lay_out(log.before, log.news)
-        night = cost_of(spark, lambda: reconcile_night(spark, nightly, NoProgress()))
+        notes: list[RunResult] = []
+        night = cost_of(spark, lambda: notes.append(reconcile_night(spark, nightly, NoProgress())))
+        if notes[0].continued_from is None:
+            raise AssertionError(f"the night went on from no run: {notes[0].note}")
         full = cost_of(spark, lambda: execute(spark, whole, make_plan(spark, whole), NoProgress()))
         states = {_state(spark, pipeline) for pipeline in (nightly, whole)}
         if len(states) != 1:

@@ -55,7 +55,7 @@ def test_records_have_the_columns_of_the_row_that_the_plan_has_pinned(spark: Spa
     result = execute(spark, by_run, plan_from_json(plan.to_json()), NoProgress())
     assert result.changes.get("inserted", 0) == 0, "a plan is carried out with the rows that it has pinned"
     night = reconcile(spark, by_run, NoProgress())
-    assert "looked up anew" in night.note
+    assert "looked up anew: rows of rewindow.lookups.regions have changed" in night.note
     assert totals(spark, by_run) == {"north": of["a"], "south": of["b"]}
 
     spark.sql(f"INSERT INTO {REGIONS} VALUES ('b', 'east')")
@@ -136,4 +136,6 @@ def test_windows_that_lack_records_are_told_by_the_rows_that_they_were_made_with
         assert now["north"] == sum(n for region, n in kept if region == "north"), "all others count in `east` alone"
 
     check(reconcile(spark, lost, NoProgress()).note)
+    assert "nothing has arrived" in reconcile(spark, lost, NoProgress()).note
+    spark.sql(f"INSERT INTO {REGIONS} VALUES ('c', 'west')")
     check(reconcile(spark, lost, NoProgress()).note)

@@ -32,6 +32,7 @@ from spark_jobs.runs.life.processes import STAGES_PROCESS, this_process
 from spark_jobs.runs.life.start import instant
 from spark_jobs.runs.life.status import RunStatus
 from spark_jobs.runs.life.store import STEPS
+from spark_jobs.runs.night.looked_up import kept_lookup
 from spark_jobs.runs.night.stored import KEY as READING
 from spark_jobs.runs.work.difference import publication_of
 from spark_jobs.runs.work.job import Job, end
@@ -239,7 +240,7 @@ def save_state(job: Job) -> None:
         "last_arrivals": {p.partition: p.last_arrival for p in plan.partitions if p.last_arrival is not None},
         "clocks": [astuple(bound) for bound in clocks_of(plan.pins)],
     }
-    state[READING] = plan.named_reading.to_json()
+    state |= {READING: plan.named_reading.to_json(), **kept_lookup(plan.lookup)}
     row = {
         "pipeline": job.pipeline.name,
         "definition_hash": plan.definition_hash,

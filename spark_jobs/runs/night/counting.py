@@ -253,13 +253,14 @@ def pairs_in(windows: DataFrame) -> int:
     return int(windows.agg(F.sum(records_in(windows))).collect()[0][0] or 0)
 
 
-def pairs_in_sessions(sessions: DataFrame, late: DataFrame | None, spec: ReplaySpec) -> int | None:
+def pairs_in_sessions(sessions: DataFrame, late: DataFrame | None, spec: ReplaySpec, *, is_out: bool) -> int | None:
     """The pairs that sessions count, and the late records that lie in none; None where sessions are not out yet.
 
-    Those count no records so far. `late`: the late records, where only the live job's sessions have rows.
+    Those count no records so far. `late`: the late records, where only the live job's sessions have rows; `is_out`:
+    whether the end of the input lets all of them out, since the others have no row then.
     """
     if STATE in sessions.columns and not sessions.where(F.col(STATE).isin(*_NOT_OUT)).isEmpty():
         return None
     if late is None or spec.mode is not Mode.FAITHFUL:
         return pairs_in(sessions)
-    return pairs_in(sessions.drop(DROPPED)) + late.count()
+    return pairs_in(sessions.drop(DROPPED)) + late.count() if is_out else None

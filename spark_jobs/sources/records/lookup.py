@@ -35,6 +35,11 @@ def pin_lookup(spark: SparkSession, pipeline: Pipeline, pinned: PinnedSnapshot |
     return found
 
 
+def lookup_rows(spark: SparkSession, pinned: PinnedSnapshot) -> DataFrame:
+    """All rows of a snapshot of a lookup's table. Raises SourceError: it has expired, or the table was made anew."""
+    return read_snapshot(spark, pin_snapshot(spark, pinned.table, pinned))
+
+
 def with_lookup(records: DataFrame, pipeline: Pipeline, pinned: PinnedSnapshot | None, event_time: Column) -> DataFrame:
     """The records with the columns of their row; null where there is none. `event_time`: epoch ms."""
     lookup = pipeline.lookup

@@ -1,0 +1,72 @@
+"""Nights with a lookup: they go on while its table has the same rows, and the tables are those of a full run."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_jobs.definition import Pipeline, load_pipeline
+from spark_jobs.runs.night.nightly import reconcile
+from spark_jobs.runs.planning.plan import make_plan
+from spark_jobs.runs.work.backfill import execute
+from spark_jobs.runs.work.progress import LogProgress
+from tests.runs.accounts import check_account
+from tests.runs.small_nights import CASES, log_of, pipeline, tables_of
+from tests.runs.small_runs import MINUTE, T0, write
+from tests.sampling import seeds
+
+TABLE = "rewindow.lookups.of_nights"
+ROWS = {"a": "north", "b": "south", "c": "west"}
+
+
+def look_up_in(spark: SparkSession, rows: dict[str, str], *, later: bool = False) -> None:
+    """The table with these regions by key, valid for ever; with `later`, `a` has another one from the year 2096 on."""
+    spark.sql("CREATE NAMESPACE IF NOT EXISTS rewindow.lookups")
+    then = {key: "timestamp_millis(4000000000000)" if later and key == "a" else "NULL" for key in rows}
+    values = [f"('{key}', '{region}', timestamp_millis(0), {then[key]})" for key, region in rows.items()]
+    values += [f"('a', 'later', {then['a']}, NULL)"] * later
+    spark.sql(f"CREATE TABLE IF NOT EXISTS {TABLE} (k STRING, region STRING, since TIMESTAMP, until TIMESTAMP)")
+    spark.sql(f"INSERT OVERWRITE {TABLE} SELECT * FROM VALUES {', '.join(values)}")
+
+
+def is_timed(seed: int) -> bool:
+    return seed // 2 % 2 == 1
+
+
+def looked_up(tmp_path: Path, name: str, seed: int) -> Pipeline:
+    file = Path(pipeline(tmp_path, name, list(CASES)[seed % len(CASES)]).file)
+    as_of = "as_of: event_time, valid_from: since, valid_to: until" if is_timed(seed) else "as_of: run"
+    text = file.read_text().replace("keys: {k: k}", f"lookup: {{table: {TABLE}, on: k, {as_of}}}\nkeys: {{r: region}}")
+    file.write_text(text + f"mode: {('both', 'faithful')[seed // 3 % 2]}\n")
+    return load_pipeline(file)
+
+
+KINDS = ("stay", "more", "change", "part")
+
+
+@pytest.mark.parametrize("seed", seeds(1, 12))
+def test_every_night_with_a_lookup_ends_in_the_tables_of_a_full_run(spark, tmp_path, seed) -> None:
+    """Between two nights the rows lie in other files, no record has those that are new, one changes, or one is another
+    while a part of the range is run."""
+    records, draw = log_of(seed, 240), random.Random(seed + 100)
+    cuts = sorted([draw.randrange(60, 110), draw.randrange(120, 230), len(records)])
+    nightly, done, rows, kinds = looked_up(tmp_path, f"looked_up_{seed}", seed), 0, ROWS, draw.sample(KINDS, 2)
+    look_up_in(spark, rows)
+    for night, (kind, cut) in enumerate(zip(["", *kinds], cuts, strict=True)):
+        if kind == "part":
+            look_up_in(spark, rows | {"a": "meanwhile"})
+            part = make_plan(spark, nightly, start=T0, end=T0 + 2 * MINUTE)
+            execute(spark, nightly, part, LogProgress())
+        rows = rows | {"more": {"d": f"new {night}"}, "change": {"b": f"east {night}"}}.get(kind, {})
+        look_up_in(spark, rows, later=kind == "more" and is_timed(seed))
+        write(tmp_path / "data", records[done:cut], f"part-{night}.json")
+        done = cut
+        result = reconcile(spark, nightly, LogProgress())
+        assert (result.continued_from is not None) == (kind in ("stay", "more")), result.note
+        check_account(result)
+    full = looked_up(tmp_path, f"looked_up_full_{seed}", seed)
+    execute(spark, full, make_plan(spark, full), LogProgress())
+    assert tables_of(spark, nightly) == tables_of(spark, full)
