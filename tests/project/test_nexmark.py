@@ -91,4 +91,5 @@ def test_windows_of_nexmark_give_what_flink_gives(spark, tmp_path: Path) -> None
         ours = Counter(tuple(map(str, row)) for row in rows.selectExpr(*shown).collect())
         theirs = Counter(tuple(one[1:]) for one in flink if one[0] == str(number))
         assert len(theirs) > 20 and ours == theirs
-        assert spark.table(Tables.of(pipeline).late).count() > 0
+        is_never_late = name == "bidder_sessions"  # the gap is longer than any record is behind
+        assert is_never_late == (spark.table(Tables.of(pipeline).late).count() == 0)
