@@ -72,7 +72,8 @@ def with_archive(
     if not queries or counted_query() is OfTwo.NOW:
         return now
     if counted_query() is OfTwo.KEPT:
-        return parsed_checkpoint(archived_texts(spark, table, *queries), path)
+        (kept,) = queries
+        return parsed_checkpoint(archived_texts(spark, table, kept), path)
     raise HistoryError(
         f"the checkpoint is of another query (id {now.query}) than before (id {', '.join(sorted(queries))}): it "
         "was deleted and begun anew",
