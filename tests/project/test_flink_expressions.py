@@ -8,11 +8,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import product
 
 import pytest
 
 from spark_jobs.project.flink_decimals import Digits
-from spark_jobs.project.flink_expressions import Scope, known_functions, translated
+from spark_jobs.project.flink_expressions import Scope, known_functions, signature, translated
 from spark_jobs.project.flink_parser import FlinkParser
 from spark_jobs.project.flink_script import NoCounterpartError
 from spark_jobs.project.flink_types import FlinkType, Kind, common, flink_type
@@ -137,6 +138,15 @@ def test_operands_types_decide_what_is_written(parser: FlinkParser, flink: str, 
 def test_what_is_not_known_to_be_alike_gets_a_check(parser: FlinkParser, flink: str, why: str) -> None:
     made = translated(parser.expression(flink), SCOPE, parser)
     assert any(one.why.startswith("CHECK") and why in one.why for one in made.remarks)
+
+
+def test_comparisons_and_sums_of_all_kinds_of_numbers_were_evaluated(parser: FlinkParser) -> None:
+    numbers, known = (Kind.WHOLE, Kind.DECIMAL, Kind.DOUBLE, Kind.FLOAT), known_functions()
+    operators = ("=", "<>", "<", "<=", ">", ">=", "+", "-", "*", "/")
+    assert [one for name in operators for pair in product(numbers, numbers)
+            if (one := signature(name, pair)) not in known] == []  # fmt: skip
+    fare = Scope({"fare": "fare"}, {"fare": flink_type("DOUBLE")}, "", "UTC")
+    assert translated(parser.expression("fare > 0 AND fare BETWEEN 1 AND 5"), fare, parser).remarks == []
 
 
 def test_a_part_of_a_time_of_no_known_type_is_named(parser: FlinkParser) -> None:

@@ -136,7 +136,7 @@ def test_rows_that_somebody_removed_or_changed_are_noticed(spark, lake: Lake) ->
     lake.append(range(200, 240))
     night = lake.night(defined)
     assert night.continued_from is not None
-    after = contents(spark, defined)[0]
+    after = [row.replace(", records_not_counted=None", "") for row in contents(spark, defined)[0]]
     assert sum(HISTORY_GONE in row for row in after) <= 1 and len(after) >= len(before)
     assert sum(row in after for row in before) >= len(before) - 4  # those around the end have new records
 
@@ -194,8 +194,8 @@ def test_a_rolled_back_and_a_replaced_table_are_noticed(spark, lake: Lake) -> No
 
     spark.sql(f"DROP TABLE {lake.table}")
     spark.sql(f"CREATE TABLE {lake.table} ({SCHEMA}) USING iceberg")
-    lake.append(range(50))
-    with pytest.raises(HistoryError, match="was made anew"):
+    lake.append(range(50), a=T0 + 10_000_000)
+    with pytest.raises(HistoryError, match="another"):
         lake.night(defined)
 
 
