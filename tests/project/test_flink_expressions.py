@@ -146,7 +146,7 @@ def test_comparisons_and_sums_of_all_kinds_of_numbers_were_evaluated(parser: Fli
     assert [one for name in operators for pair in product(numbers, numbers)
             if (one := signature(name, pair)) not in known] == []  # fmt: skip
     fare = Scope({"fare": "fare"}, {"fare": flink_type("DOUBLE")}, "", "UTC")
-    assert translated(parser.expression("fare > 0 AND fare BETWEEN 1 AND 5"), fare, parser).remarks == []
+    assert translated(parser.expression("fare > 0 AND fare BETWEEN 1 AND 5"), fare, parser).remarks == ()
 
 
 def test_a_part_of_a_time_of_no_known_type_is_named(parser: FlinkParser) -> None:
