@@ -527,4 +527,14 @@ KNOWN: dict[str, Walk] = {
         PutBack(),
         Night(),
     ),
+    **_walks(
+        "a new record comes to a window that was final",
+        TABLES,
+        Shape.TUMBLING,
+        Arrive(66),
+        Arrive(13),
+        Night(until=72),
+        Cut(27, only=0),
+        Full(),
+    ),
 }

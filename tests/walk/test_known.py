@@ -40,6 +40,7 @@ SHORT = (
     "records without a position arrive",
     "the definition changes after records were lost",
     "a partition is silent over a night, and the watermark has a timer",
+    "a new record comes to a window that was final",
 )
 """Stories, one of each kind of fault."""
 TAKEN = frozenset(in_turn(SHORT)[:6])

@@ -29,7 +29,9 @@ from spark_jobs.replay.columns import (
     PARTITION,
     STATE,
     end_offset,
+    records_in,
 )
+from spark_jobs.replay.spec import complete_name
 from spark_jobs.runs.life.documents import StagedRange
 from spark_jobs.runs.night.final import Final
 from spark_jobs.runs.night.lacking import (
@@ -57,7 +59,7 @@ from spark_jobs.runs.work.difference import COVERS, GIVES_WAY, MADE_OF, publicat
 from spark_jobs.runs.work.job import Job
 from spark_jobs.spark.joins import OTHER, others, same
 
-_LACKS = "rw_lacks"
+_LACKS, _COMPLETE = "rw_lacks", "rw_complete"
 
 
 def keep_touched(job: Job, staged: StagedRange, new: DataFrame) -> None:
@@ -140,7 +142,29 @@ def _kept_of(
         return _Kept(None, not_final, None)
     is_here = lacking.select(*quoted(names))
     held = pairs_of(own, spec).join(is_here, same(names), "left_semi") if made.is_other and not covers else None
+    if final.is_there:
+        wanted = _with_complete(job, wanted, names)
     return _Kept(_kept(rows, wanted, spec.keys, covers=covers), not_final, held)
+
+
+def _with_complete(job: Job, wanted: DataFrame, names: Sequence[str]) -> DataFrame:
+    """Add the complete values (`_COMPLETE`) of the windows that were final, lack no record and have new ones.
+
+    Their faithful values stay, since a new record came too late for them. It is in the complete values that the run has
+    computed, where these count each of the window's records.
+    """
+    staged = job.staging.rows()
+    columns = [c for c in map(complete_name, job.spec.aggregates) if c in staged.columns]
+    if not columns:
+        return wanted
+    values = F.max_by(F.struct(*quoted(columns)), records_in(staged)).alias(_COMPLETE)
+    computed = (
+        staged.select("*", *bounds_of()).groupBy(*others(names)).agg(values, F.max(records_in(staged)).alias("n"))
+    )
+    is_it = ~F.col(_LACKS) & (F.col(LATER) > 0) & (F.col("n") == F.col(TOTAL) + F.col(LATER))
+    return wanted.join(computed, same(names), "left").select(
+        *quoted(wanted.columns), F.when(is_it, F.col(_COMPLETE)).alias(_COMPLETE)
+    )
 
 
 def _together(frames: Iterable[DataFrame | None]) -> DataFrame | None:
@@ -202,9 +226,11 @@ def _kept(published: DataFrame, wanted: DataFrame, keys: Sequence[str], *, cover
     """The rows of windows that stay, as they are staged: with the values that are published.
 
     Of the records that came since, those that were too late are dropped, and the others not counted: so a window goes
-    on saying how many it ever had. `wanted` says of each window whether it lacks records (`_LACKS`).
+    on saying how many it ever had. `wanted` says of each window whether it lacks records (`_LACKS`), and may have
+    complete values that take the place of those that are published (`_COMPLETE`).
     """
-    chosen = wanted.select(*others((*keys, *BOUNDS)), LATER, MISSED, _LACKS)
+    complete = [_COMPLETE] if _COMPLETE in wanted.columns else []
+    chosen = wanted.select(*others((*keys, *BOUNDS)), LATER, MISSED, _LACKS, *complete)
     bounds = [F.unix_millis(name) == F.col(f"{OTHER}{own}") for name, own in zip((START, END), BOUNDS, strict=True)]
     not_counted = F.coalesce(NOT_COUNTED, F.lit(0)) if NOT_COUNTED in published.columns else F.lit(0)
     state = F.when(F.col(_LACKS), F.lit(HISTORY_GONE)).otherwise(F.col(STATE)) if STATE in published.columns else None
@@ -213,6 +239,11 @@ def _kept(published: DataFrame, wanted: DataFrame, keys: Sequence[str], *, cover
         there[DROPPED] = F.col(DROPPED) + F.col(MISSED)
     if state is not None:
         there[STATE] = state
+    if complete:
+        fields = [f for f in wanted.select(f"{_COMPLETE}.*").columns if f in published.columns]
+        there |= {
+            f: F.when(F.col(_COMPLETE).isNotNull(), F.col(_COMPLETE)[f]).otherwise(F.col(f"`{f}`")) for f in fields
+        }
     rows = published.join(chosen, [*same(keys), *bounds]).withColumns(
         {**there, COVERS: F.lit(covers), GIVES_WAY: F.lit(False)}
     )
