@@ -13,7 +13,7 @@ from spark_jobs.comparison.verdicts import same
 from spark_jobs.replay.assign import END, START
 from spark_jobs.replay.rounding import rounding_name
 
-EXPECTED, FOUND, DIFFERS = "rw_expected", "rw_found", "rw_differs"
+EXPECTED, FOUND, DIFFERS, APART = "rw_expected", "rw_found", "rw_differs", "rw_apart"
 
 
 def beside(
@@ -28,9 +28,9 @@ def beside(
 
     Both have the keys, `window_start`, `window_end` (epoch ms) and `values`; `expected` may have the bound of a value
     that is summed up in any order (`rw_rounding_<name>`). Columns: keys, `window_start`, `window_end`; `rw_expected`
-    and `rw_found`, the values as a struct, null where the table has no such window; `rw_differs`: both have it, and a
-    value differs; and of either table the columns `carried`, as `rw_expected_<name>` and `rw_found_<name>`, null
-    where it has none.
+    and `rw_found`, the values as a struct, null where the table has no such window; `rw_apart`: the names of the values
+    that differ, where both have it; `rw_differs`: whether there are any; and of either table the columns `carried`, as
+    `rw_expected_<name>` and `rw_found_<name>`, null where it has none.
     """
     on = join_columns(keys)
     left = with_join_keys(expected, keys).withColumn(EXPECTED, _struct(values))
@@ -43,20 +43,23 @@ def beside(
         rounding = F.col(f"l.{bound}") if bound in types else None
         return same(F.col(f"l.`{name}`"), F.col(f"r.`{name}`"), types[name], others[name], None, rounding)
 
-    equals = F.lit(True)
-    for name in values:
-        equals = equals & equal(name)
-    joined = left.alias("l").join(right.alias("r"), on=on, how="full_outer")
-    return joined.select(
-        *(F.coalesce(F.col(f"l.`{key}`"), F.col(f"r.`{key}`")).alias(key) for key in keys),
-        START,
-        END,
-        f"l.{EXPECTED}",
-        f"r.{FOUND}",
-        *(_carried(left, "l", name, EXPECTED) for name in carried),
-        *(_carried(right, "r", name, FOUND) for name in carried),
-        (F.col(f"l.{EXPECTED}").isNotNull() & F.col(f"r.{FOUND}").isNotNull() & ~equals).alias(DIFFERS),
+    apart = F.array_compact(F.array(F.lit(None).cast("string"), *(F.when(~equal(n), F.lit(n)) for n in values)))
+    of_both = F.col(f"l.{EXPECTED}").isNotNull() & F.col(f"r.{FOUND}").isNotNull()
+    joined = (
+        left.alias("l")
+        .join(right.alias("r"), on=on, how="full_outer")
+        .select(
+            *(F.coalesce(F.col(f"l.`{key}`"), F.col(f"r.`{key}`")).alias(key) for key in keys),
+            START,
+            END,
+            f"l.{EXPECTED}",
+            f"r.{FOUND}",
+            *(_carried(left, "l", name, EXPECTED) for name in carried),
+            *(_carried(right, "r", name, FOUND) for name in carried),
+            F.when(of_both, apart).otherwise(F.array().cast("array<string>")).alias(APART),
+        )
     )
+    return joined.withColumn(DIFFERS, F.size(APART) > 0)
 
 
 def as_texts(row: Row | Mapping[str, Any], names: Iterable[str]) -> dict[str, str | None]:

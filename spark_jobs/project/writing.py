@@ -167,7 +167,7 @@ def disorder_line(answers: Answers) -> str:
     )
 
 
-def suite_text(name: str, null_keys: Collection[str] | None = ()) -> str:
+def suite_text(name: str, null_keys: Collection[str] | None) -> str:
     """The pipeline's own suite: one expectation for each count that a person can make stricter.
 
     `null_keys`: the keys that records lack; None: no record was looked at, so each may be null as in the live job.

@@ -55,9 +55,8 @@ class DeduplicationKind(StrEnum):
     """Which of Spark's operators drops duplicates, and for how long it remembers an id.
 
     `within_watermark`: `dropDuplicatesWithinWatermark`, until the watermark has passed event time + delay.
-    `id_and_time`:
-    `dropDuplicates` with the event time among its columns, until the watermark has passed it. `id`: `dropDuplicates`
-    without it, for ever.
+    `id_and_time`: `dropDuplicates` with the event time among its columns, until the watermark has passed it. `id`:
+    `dropDuplicates` without it, for ever.
     """
 
     WITHIN_WATERMARK = "within_watermark"

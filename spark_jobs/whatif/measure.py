@@ -11,8 +11,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
-from spark_jobs.comparison.verdicts import same
-from spark_jobs.cutover.beside import DIFFERS, EXPECTED, FOUND, beside
+from spark_jobs.cutover.beside import APART, DIFFERS, EXPECTED, FOUND, beside
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.mode import Mode
 from spark_jobs.errors import DefinitionError
@@ -23,7 +22,7 @@ from spark_jobs.replay.assign import END, START
 from spark_jobs.replay.columns import ARRIVAL, DROPPED, FIRED, LATE, NEVER, ON_TIME, STATE, position_names
 from spark_jobs.replay.engine import History, Replay
 from spark_jobs.replay.from_pipeline import windows_of
-from spark_jobs.replay.rounding import rounding_bounds, rounding_name
+from spark_jobs.replay.rounding import rounding_bounds
 from spark_jobs.replay.spec import Panes, ReplaySpec
 from spark_jobs.runs.planning.chunking import chunks_of
 from spark_jobs.runs.planning.plan import planned_records
@@ -173,27 +172,29 @@ def _against(spark: SparkSession, own: Pipeline, windows: DataFrame, spec: Repla
     bounds = [F.unix_millis("window_start").alias(START), F.unix_millis("window_end").alias(END)]
     before = published.select(*(f"`{key}`" for key in keys), *bounds, *(f"`{name}`" for name in names))
     here = windows.where(F.col(STATE) == "closed")
-    joined = beside(here, before, keys, names, carried=list(map(rounding_name, names)))
+    joined = beside(here, before, keys, names)
     is_here, is_there = F.col(EXPECTED).isNotNull(), F.col(FOUND).isNotNull()
-    apart = {name: ~_equal(here, before, name) for name in names}
     differs = F.col(DIFFERS)
     numeric = [name for name in names if isinstance(here.schema[name].dataType, t.NumericType)]
-    far = {name: F.abs(_value(EXPECTED, name) - _value(FOUND, name)).cast("double") for name in numeric}
+    far = [
+        F.when(F.array_contains(APART, name), F.abs(_value(EXPECTED, name) - _value(FOUND, name)).cast("double"))
+        for name in numeric
+    ]
     both = is_here & is_there
     row = joined.agg(
         F.count_if(both & ~differs).alias("same"),
         F.count_if(both & differs).alias("different"),
         F.count_if(~is_here).alias("only_published"),
         F.count_if(~is_there).alias("only_here"),
-        *(F.max(F.when(both & apart[name], far[name])).alias(f"largest_{i}") for i, name in enumerate(numeric)),
-        *(F.sum(F.when(both & apart[name], far[name])).alias(f"total_{i}") for i, name in enumerate(numeric)),
+        *(F.max(one).alias(f"largest_{i}") for i, one in enumerate(far)),
+        *(F.sum(one).alias(f"total_{i}") for i, one in enumerate(far)),
     ).collect()[0]
     changed = joined.where(~both | differs)
     return Against(
         **{name: row[name] for name in ("same", "different", "only_published", "only_here")},
         largest={name: row[f"largest_{i}"] or 0.0 for i, name in enumerate(numeric)},
         total={name: row[f"total_{i}"] or 0.0 for i, name in enumerate(numeric)},
-        samples=tuple(_samples(changed, keys, names, apart)) if names else (),
+        samples=tuple(_samples(changed, keys, names)) if names else (),
     )
 
 
@@ -201,19 +202,9 @@ def _value(side: str, name: str) -> Column:
     return F.col(f"{side}.`{name}`")
 
 
-def _equal(here: DataFrame, published: DataFrame, name: str) -> Column:
-    """Whether both values are equal but for the order of additions (`spark_jobs.replay.rounding`)."""
-    bound = rounding_name(name)
-    rounding = F.col(f"{EXPECTED}_{bound}") if bound in here.columns else None
-    own, other = here.schema[name].dataType, published.schema[name].dataType
-    return same(_value(EXPECTED, name), _value(FOUND, name), own, other, None, rounding)
-
-
-def _samples(
-    changed: DataFrame, keys: Sequence[str], names: Sequence[str], apart: dict[str, Column]
-) -> Iterator[Differs]:
+def _samples(changed: DataFrame, keys: Sequence[str], names: Sequence[str]) -> Iterator[Differs]:
     """Some windows that differ, the first in time; of each the first column that does."""
-    column = F.coalesce(*(F.when(apart[name], F.lit(name)) for name in names), F.lit(names[0]))
+    column = F.coalesce(F.try_element_at(APART, F.lit(1)), F.lit(names[0]))
     value = {
         side: F.create_map(*(x for n in names for x in (F.lit(n), _value(side, n).cast("string"))))
         for side in (EXPECTED, FOUND)
