@@ -192,18 +192,14 @@ def requested_of(pipeline: Pipeline, **given: object) -> Requested:
 
     Raises DefinitionError for a text that cannot be read, and for a policy that is weaker than the definition's.
     """
-    from spark_jobs.marks.read import ends_of_mark, is_mark
+    from spark_jobs.marks.read import ends_of_mark
     from spark_jobs.runs.life.permission import effective_policy
     from spark_jobs.runs.planning import requesting
 
     aliases = {"start": "from", "end": "to"}
-    as_of = given.get("as_of")
-    if isinstance(as_of, str) and is_mark(as_of):
-        ends = ends_of_mark(lambda: session(pipeline, "marks"), pipeline, as_of.strip())
-        given["as_of"] = ",".join(f"{partition}={end}" for partition, end in ends.items())
     requested = requesting.requested_of({aliases.get(name, name): value for name, value in given.items()})
     effective_policy(pipeline.publish, requested.publish)
-    return requested
+    return requested.with_ends(lambda mark: ends_of_mark(lambda: session(pipeline, "marks"), pipeline, mark))
 
 
 def asked_for(reason: str, requested: Requested) -> Asked:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
@@ -19,6 +20,18 @@ def end_offsets(text: str) -> dict[int, int]:
     if not all(0 <= partition < 2**31 and 0 <= end < 2**63 for partition, end in found.items()):
         raise ValueError("a number is below 0, or beyond the 32 bits of a partition or the 64 bits of an offset")
     return found
+
+
+_LIKE_OFFSETS = re.compile(r"\s*-?\d+\s*[=:,]")
+"""A list of end offsets that somebody has mistyped."""
+
+
+def is_mark(text: str) -> bool:
+    """Whether the text names what a live job wrote down (`spark_jobs.marks`), and is no list of end offsets."""
+    try:
+        return not end_offsets(text) and bool(text.strip())
+    except ValueError:
+        return not _LIKE_OFFSETS.match(text)
 
 
 class Position(Section):

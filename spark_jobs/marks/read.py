@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,16 +9,12 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.kafka import TopicAccess
-from spark_jobs.definition.position import end_offsets
 from spark_jobs.definition.union import of_union
 from spark_jobs.errors import DefinitionError, SourceError
 from spark_jobs.marks.flink import is_flink, read_flink
 from spark_jobs.marks.mark import Mark
 from spark_jobs.marks.others import read_group, read_query
 from spark_jobs.sources import source_of
-
-_LIKE_OFFSETS = re.compile(r"\s*-?\d+\s*[=:,]")
-"""A list of end offsets that somebody has mistyped."""
 
 Session = Callable[[], SparkSession]
 """Starts Spark, which a Flink checkpoint does not need."""
@@ -76,11 +71,3 @@ def ends_of_mark(session: Session, pipeline: Pipeline, where: str) -> dict[int, 
         own = mark.ends(topic.topic)
         ends |= of_union(own, number) if pipeline.inputs else own
     return ends
-
-
-def is_mark(text: str) -> bool:
-    """Whether the text of `--as-of` names a mark, and is no list of end offsets."""
-    try:
-        return not end_offsets(text) and bool(text.strip())
-    except ValueError:
-        return not _LIKE_OFFSETS.match(text)

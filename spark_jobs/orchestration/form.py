@@ -75,7 +75,8 @@ def backfill_params(pipeline: Pipeline, last: LastRun | None = None) -> dict[str
         "as_of": _param(
             "as_of",
             # No code: Airflow draws it so high that it covers the line above it.
-            "Cut the history at these end offsets (exclusive): partition=offset pairs with commas, as 0=1200,1=950. "
+            "Cut the history at these end offsets (exclusive): partition=offset pairs with commas, as 0=1200,1=950. Or "
+            "where the live job has read to: the folder of its checkpoint or savepoint, or its consumer group. "
             + (f"The last run: {as_of_text(last)}. " if last is not None and last.as_of else "")
             + "Empty: all that is there now.",
         ),

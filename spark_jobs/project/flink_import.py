@@ -17,6 +17,7 @@ from spark_jobs.project.flink_parser import FlinkParser, SqlNode, column_sql, is
 from spark_jobs.project.flink_phases import CHECKPOINTS, PHASES, add_flink_sql
 from spark_jobs.project.flink_query import (
     EMIT,
+    NO_WINDOW,
     add_aggregates,
     add_filter,
     add_keys,
@@ -125,9 +126,11 @@ def import_script(
         made = _attempt(name, query, script, parser, timer, file)
         if isinstance(made, _Refused):
             found.append(made.remark)
-            inner = _windows_within(name, query, script, parser, timer, file)
+            inner, refused = _windows_within(name, query, script, parser, timer, file)
             if not inner:
                 missing.append(Missing(name, query.line, made.why))
+            found += [one.remark for one in refused]
+            missing += [Missing(name, one.remark.line, one.why) for one in refused if inner]
             for own, lines in inner.items():
                 found += [
                     Remark(query.line, own, f"only the window within the query of line {query.line}"),
@@ -169,16 +172,22 @@ def _attempt(name: str, query: Query, script: Script, parser: FlinkParser, timer
 
 def _windows_within(
     name: str, query: Query, script: Script, parser: FlinkParser, timer: Timer, file: str
-) -> dict[str, Lines]:
-    """Definitions of the window aggregates within a query that has none: those of its subqueries and views."""
+) -> tuple[dict[str, Lines], list[_Refused]]:
+    """Definitions of the window aggregates within a query that has none: those of its subqueries and views.
+
+    And those of them that could not become a definition.
+    """
     found: dict[str, Lines] = {}
+    refused: list[_Refused] = []
     for inner in inner_queries(query.select, script):
         own = _unused_name(f"{name}_windows", found)
         one = replace(query, sink=None, select=inner, line=inner.line, columns=())
         made = _attempt(own, one, script, parser, timer, file)
-        if isinstance(made, Lines) and _body(made) not in map(_body, found.values()):
+        if isinstance(made, _Refused):
+            refused += [] if made.why.endswith(NO_WINDOW) else [made]
+        elif _body(made) not in map(_body, found.values()):
             found[own] = made
-    return found
+    return found, refused
 
 
 def _body(lines: Lines) -> list[str]:

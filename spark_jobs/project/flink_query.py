@@ -18,8 +18,10 @@ from spark_jobs.project.yaml_text import scalar
 
 EMIT = "table.exec.emit."
 """Begins the settings of early and late firing, which the older group windows obey."""
+NO_WINDOW = "a definition replays windows"
 _WINDOW_COLUMNS = ("window_start", "window_end", "window_time")
 _GROUP_WINDOWS = {"TUMBLE": "TUMBLE", "HOP": "HOP", "SESSION": "SESSION"}
+_FOR_READERS = "left out: it is made of keys, the window's bounds and constants, which a view over the table can do"
 _AUXILIARY = re.compile(r"(TUMBLE|HOP|SESSION)_(START|END|ROWTIME|PROCTIME)")
 
 
@@ -32,7 +34,7 @@ def grouping(relation: Relation, groups: list[SqlNode], query: Query) -> tuple[S
             raise NoCounterpartError(key.text, "several groupings at once", key.line)
     if not relation.window and not old:
         what = "GROUP BY without a window" if groups else "a query without a window"
-        raise NoCounterpartError(what, "a definition replays windows", query.line)
+        raise NoCounterpartError(what, NO_WINDOW, query.line)
     if old:
         return old[0], keys, True
     keys = [key for key in keys if not (key.kind == "IDENTIFIER" and key.names[-1] in _WINDOW_COLUMNS)]
@@ -232,7 +234,10 @@ def add_aggregates(
             _remark_window_column(lines, item, source)
             continue
         if not has_aggregate(source):
-            raise NoCounterpartError(item.text, "neither a key nor an aggregate", item.line)
+            if not _is_of_group(source, keys):
+                raise NoCounterpartError(item.text, "neither a key nor an aggregate", item.line)
+            lines.remark(item.line, item.text[:60], _FOR_READERS)
+            continue
         alias = item.operands[1].names[-1] if item.kind == "AS" else ""
         name = _column(alias or (of_sink[place] if place < len(of_sink) else f"value_{place + 1}"))
         while name in there:
@@ -256,6 +261,13 @@ def _remark_window_column(lines: Lines, item: SqlNode, source: SqlNode) -> None:
         lines.remark(item.line, item.text, "the table of results has no such column: it is window_end less 1 ms")
     elif item.kind == "AS" and item.operands[1].names[-1] != column:
         lines.remark(item.line, item.text, f"the table of results names it {column}")
+
+
+def _is_of_group(node: SqlNode, keys: Container[str]) -> bool:
+    """Whether a row's keys, its window and constants give the value, so that readers of the table can compute it."""
+    if not node or node.text in keys or _is_window_column(node):
+        return True
+    return node.kind != "IDENTIFIER" and all(_is_of_group(part, keys) for part in node.operands)
 
 
 def _is_window_column(node: SqlNode) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from spark_jobs.project.flink_parser import SqlNode
 
@@ -132,13 +132,24 @@ def _add(script: Script, statement: SqlNode) -> None:
             for part in filter(None, parts):
                 _add(script, part)
         case "RichSqlInsert":
-            script.queries.append(_insert(script, statement))
+            script.queries += _branches(_insert(script, statement))
         case _ if statement.kind in ("SELECT", "WITH", "ORDER_BY", "UNION"):
-            script.queries.append(Query(None, _without_with(script, statement), statement.line))
+            script.queries += _branches(Query(None, _without_with(script, statement), statement.line))
         case "SqlBeginStatementSet" | "SqlEndStatementSet":
             pass
         case _:
             script.others.append(statement)
+
+
+def _branches(query: Query) -> Iterator[Query]:
+    """The queries that UNION ALL puts together, or the query itself. Each writes rows of its own."""
+    if query.select.operator != "UNION ALL":
+        yield query
+        return
+    why = "each query of it is a definition of its own"
+    for part in query.select.operands:
+        remark = Remark(query.select.line, f"UNION ALL (query of line {query.line})", why)
+        yield from _branches(replace(query, select=part, line=part.line, remarks=(*query.remarks, remark)))
 
 
 def _insert(script: Script, statement: SqlNode) -> Query:

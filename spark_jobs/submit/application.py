@@ -27,6 +27,7 @@ from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.definition.mode import Mode
 from spark_jobs.definition.size import is_small
 from spark_jobs.errors import DefinitionError, EmptyRangeError, HistoryError, RewindowError
+from spark_jobs.marks.read import ends_of_mark
 from spark_jobs.operations.archive import archived
 from spark_jobs.operations.looking import answer_of
 from spark_jobs.operations.maintain import maintain
@@ -65,7 +66,7 @@ def plan_stage(
     Where it goes on, `frames` keeps the records of a topic, or of small files, for all stages.
     """
     request = Request.required(folder)
-    requested = request.requested
+    requested = request.requested.with_ends(lambda mark: ends_of_mark(lambda: spark, pipeline, mark))
     effective_policy(pipeline.publish, requested.publish)
     end_policy = end_policy_of(pipeline, requested)
     if end_policy.prepare is not None and requested.dry_run is not DryRun.PLAN:

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.cli.options import requested_of
+from spark_jobs.definition import Pipeline
+from spark_jobs.definition.position import is_mark
 from spark_jobs.demo.kafka_broker import APPEND_TIME, KafkaBroker
 from spark_jobs.errors import DefinitionError, SourceError
 from spark_jobs.marks.mark import Mark, MarkKind
-from spark_jobs.marks.read import ends_of_mark, is_mark, read_mark, topic_of
+from spark_jobs.marks.read import ends_of_mark, read_mark, topic_of
+from spark_jobs.orchestration.form import read_form
+from spark_jobs.runs.life.documents import Request
+from spark_jobs.runs.life.status import RunKind
+from spark_jobs.runs.life.store import RunStore
+from spark_jobs.runs.planning.plan_document import Plan
+from spark_jobs.runs.work.progress import NoProgress
+from spark_jobs.submit.application import plan_stage
 from tests.kafka import commit, produce
-from tests.runs.live_query import STEPS, WINDOWS, LiveQuery, defined, sent, topic_stream
+from tests.runs.live_query import SCHEMA, STEPS, WINDOWS, LiveQuery, defined, sent, topic_stream
 
 TOPIC = "marked"
 
@@ -47,6 +58,48 @@ def test_a_group_and_a_query_say_where_a_run_ends(spark: SparkSession, kafka: Ka
     other = pipeline.model_copy(update={"history": pipeline.history.model_copy(update={"topic": "another"})})
     with pytest.raises(DefinitionError, match="the mark has no offsets of the topic another: it has those of marked"):
         ends_of_mark(lambda: spark, other, "orders-job")
+
+
+def test_the_form_takes_a_mark_and_the_plan_has_its_offsets(
+    spark: SparkSession, kafka: KafkaBroker, tmp_path: Path
+) -> None:
+    topic = "marked-by-form"
+    kafka.create_topic(topic, 2, APPEND_TIME)
+    produce(spark, kafka.servers, topic, [one for step in STEPS[:2] for one in sent(step)])
+    commit(spark, kafka.servers, "form-job", topic, {0: 1, 1: 2})
+    history = {"kind": "kafka", "servers": kafka.servers, "topic": topic}
+    pipeline = Pipeline.model_validate(
+        {
+            "name": "marked_by_form",
+            "history": history,
+            "value": {"format": "json", "schema": SCHEMA},
+            "keys": {"k": "k"},
+            "event_time": {"expression": "ts", "unit": "ms"},
+            "watermark": {"generator": "bounded_out_of_orderness", "bound": "10 s"},
+            "window": {"type": "tumbling", "size": "1 min"},
+            "aggregates": {"n": "count(*)"},
+            "output": {"namespace": "marked_by_form"},
+        }
+    )
+
+    def planned(mark: str, run_id: str) -> Plan:
+        asked = read_form({"as_of": mark, "reason": "as the job", "dry_run": "plan"})
+        folder = RunStore.configured().folder(run_id)
+        Request.of(run_id, pipeline, RunKind.BACKFILL, "as the job", datetime.now(UTC), asked).write(folder)
+        plan_stage(spark, folder, pipeline, NoProgress(), ExitStack())
+        plan = Plan.read(folder)
+        assert plan is not None
+        return plan
+
+    assert planned(" form-job ", "marked-1").as_of == {0: 1, 1: 2}
+    secret = tmp_path / "secret.txt"
+    secret.write_text("a password")
+    with pytest.raises(SourceError, match="it is no checkpoint") as refused:
+        planned(str(secret), "marked-2")
+    assert "password" not in str(refused.value)
+    for text in ("'; DROP TABLE runs", "a\nb", "x" * 2000, "$(id)"):
+        with pytest.raises(DefinitionError, match=r"As of: .*is no list of end offsets, and no name of a mark"):
+            read_form({"as_of": text})
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, ClassVar, Self, TypeGuard
@@ -113,6 +113,7 @@ class Requested(DocumentPart):
     end: str | None = Field(default=None, alias="to", description="windows that start before it")
     until: str | None = Field(default=None, description="of a reconciliation: records that arrived before it")
     as_of: dict[int, int] | None = Field(default=None, description="end offsets by partition")
+    as_of_mark: str | None = Field(default=None, description="the live job's own mark that gives these end offsets")
     mode: Mode | None = Field(default=None, description="`both`, `faithful` or `complete`")
     chunks: int | None = Field(default=None, description="the number of chunks")
     panes: str | None = Field(default=None, description="`all`: each firing is a row; `last`: the last one")
@@ -133,8 +134,17 @@ class Requested(DocumentPart):
         """The fields that were given, as JSON values."""
         return {name: value for name, value in self.to_dict().items() if value is not None}
 
+    def with_ends(self, ends_of: Callable[[str], dict[int, int]]) -> Self:
+        """The request with the end offsets that its mark gives, where there is one."""
+        return self if self.as_of_mark is None else self.model_copy(update={"as_of": ends_of(self.as_of_mark)})
+
     def plan_options(self, pipeline: Pipeline) -> dict[str, Any]:
-        """What of this decides on the plan, as `spark_jobs.runs.planning.plan.make_plan` takes it."""
+        """What of this decides on the plan, as `spark_jobs.runs.planning.plan.make_plan` takes it.
+
+        Raises ValueError for a mark whose end offsets nobody has looked up (`with_ends`).
+        """
+        if self.as_of_mark is not None and self.as_of is None:
+            raise ValueError(f"the end offsets of the mark {self.as_of_mark} are not known yet")
         return {
             "start": instant_of(self.start),
             "end": instant_of(self.end),

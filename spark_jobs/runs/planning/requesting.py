@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -9,18 +10,26 @@ from spark_jobs.definition import Pipeline
 from spark_jobs.definition.instants import InstantError, format_instant, parse_instant
 from spark_jobs.definition.mode import Mode
 from spark_jobs.definition.output import Policy
-from spark_jobs.definition.position import end_offsets
+from spark_jobs.definition.position import end_offsets, is_mark
 from spark_jobs.errors import DefinitionError, EmptyRangeError, HistoryError
 from spark_jobs.eventtime.windows import AlignedWindows
 from spark_jobs.replay.defined_windows import windows_of
 from spark_jobs.runs.life.documents import DryRun, Requested
 
+_MARK = re.compile(r"[\w./:@%+=~# -]{1,1000}")
+"""A path, an address, or a consumer group."""
+
 
 def requested_of(given: Mapping[str, Any]) -> Requested:
     """The request of these fields of `Requested`; None: not given. An empty text is refused, as any that says nothing.
 
+    An `as_of` that is no list of end offsets is a mark of the live job's (`as_of_mark`), which is looked up later.
+
     Raises DefinitionError that names the option of the command line and says what to write.
     """
+    as_of = given.get("as_of")
+    if isinstance(as_of, str) and is_mark(as_of):
+        given = {**given, "as_of": None, "as_of_mark": as_of.strip()}
     return Requested.model_validate({field: _read(field, value) for field, value in given.items()})
 
 
@@ -55,6 +64,15 @@ def _as_of(value: Any, option: str) -> dict[int, int]:
     return dict(sorted(offsets.items()))
 
 
+def _mark(value: Any, option: str) -> str:
+    if not _MARK.fullmatch(text := str(value)):
+        raise DefinitionError(
+            f"--as-of: {text[:60]!r} is no list of end offsets, and no name of a mark",
+            hint="Write partition=offset pairs (0=120,1=95), the folder of a checkpoint, or a consumer group.",
+        )
+    return text
+
+
 def _one_of(choices: Iterable[str]) -> Callable[[Any, str], str]:
     known = [str(choice) for choice in choices]
 
@@ -70,6 +88,7 @@ def _one_of(choices: Iterable[str]) -> Callable[[Any, str], str]:
 _READERS: dict[str, Callable[[Any, str], Any]] = {
     **dict.fromkeys(("from", "to", "until"), _instant),
     "as_of": _as_of,
+    "as_of_mark": _mark,
     "mode": _one_of(Mode),
     "panes": _one_of(("last", "all")),
     "dry_run": _one_of(("none", *DryRun)),
