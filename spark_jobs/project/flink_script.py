@@ -147,9 +147,17 @@ def _branches(query: Query) -> Iterator[Query]:
         yield query
         return
     why = "each query of it is a definition of its own"
-    for part in query.select.operands:
-        remark = Remark(query.select.line, f"UNION ALL (query of line {query.line})", why)
-        yield from _branches(replace(query, select=part, line=part.line, remarks=(*query.remarks, remark)))
+    remark = Remark(query.select.line, f"UNION ALL (query of line {query.line})", why)
+    for part in _united(query.select):
+        yield replace(query, select=part, line=part.line, remarks=(*query.remarks, remark))
+
+
+def _united(node: SqlNode) -> Iterator[SqlNode]:
+    if node.operator != "UNION ALL":
+        yield node
+        return
+    for part in node.operands:
+        yield from _united(part)
 
 
 def _insert(script: Script, statement: SqlNode) -> Query:

@@ -186,6 +186,13 @@ def test_a_query_without_a_definition_is_named_at_the_end_and_in_the_exit_code(t
     assert "let readers filter the rows" in last
 
 
+def test_no_query_of_a_union_and_no_window_within_a_query_is_lost_without_a_word(parser: FlinkParser) -> None:
+    script = ROOT / "tests/data/flink_sql/union_of_windows.sql"
+    found = import_script(script.read_text(), script.name, parser, None)
+    assert [one.name for one in found.definitions] == ["totals", "totals_2", "totals_4_windows"]
+    assert [(one.name, one.line) for one in found.missing] == [("totals_3", 20), ("totals_4", 35)]
+
+
 @pytest.mark.parametrize(("files", "kind"), [("data/*.jsonl", "json"), ("s3a://lake/rides/*.parquet", "parquet")])
 def test_the_records_of_a_topic_can_lie_in_files(parser: FlinkParser, tmp_path: Path, files: str, kind: str) -> None:
     script = (ROOT / "tests/data/flink_sql/tumble.sql").read_text()
