@@ -14,8 +14,10 @@ from tests.walk.log import Log, Place, Reading, Record, goes_back, read
 from tests.walk.published import Published
 from tests.walk.truth import Cell, assigner_of
 
-_PLAIN = (s.Arrive, s.FastForward, s.Compact, s.Wait, s.Hold, s.Batches, s.Purge, s.Archive, s.Trim)
+_PLAIN = (s.Arrive, s.FastForward, s.Wait, s.Hold, s.Batches, s.Purge, s.Archive, s.Trim)
 """After these, and runs, a night has no more to do than to read what is new."""
+_IN_FILES = (s.Kind.FILES, s.Kind.HIVE, s.Kind.VIEW, s.Kind.UNION)
+"""Histories that lie in files without snapshots: that another file holds what was read before, nothing proves."""
 
 
 class Refusal(StrEnum):
@@ -70,7 +72,8 @@ class Runs:
     def saw(self, step: s.Step, log: Log) -> None:
         """Something has happened to the history, or to the definition."""
         is_ahead = isinstance(step, s.Arrive) and (step.ahead or step.back or step.unplaced or step.only is not None)
-        self.is_plain = self.is_plain and isinstance(step, _PLAIN) and not is_ahead
+        is_compacted = isinstance(step, s.Compact) and self.walk.kind not in _IN_FILES
+        self.is_plain = self.is_plain and (isinstance(step, _PLAIN) or is_compacted) and not is_ahead
 
     @staticmethod
     def ends_of(log: Log, as_of: int) -> dict[int, int]:
