@@ -122,7 +122,7 @@ def _operated(
     rows = zip(
         *(column.tolist() for column in (members.ts, members.end, members.position, members.closes)), strict=True
     )
-    taken = [_member(number, *values, zone) for number, values in enumerate(rows)]
+    taken = [_member(number, *values, zone=zone) for number, values in enumerate(rows)]
     firsts = [*np.flatnonzero(np.diff(members.numbered(), prepend=-1)).tolist(), len(taken)]
     for first, behind in pairwise(firsts):
         found += _replay_group(taken[first:behind], allowed_lateness, flush, all_panes)
@@ -130,7 +130,7 @@ def _operated(
 
 
 def _member(
-    number: int, start: int, end: int, position: list[int], closes: list[list[int]], zone: ZoneInfo | None
+    number: int, start: int, end: int, position: list[int], closes: list[list[int]], *, zone: ZoneInfo | None
 ) -> _Member:
     own = Window(start, end) if zone is None else WallClockWindow(start, end, zone)
     bounds = [Position(*bound) for bound in closes]
