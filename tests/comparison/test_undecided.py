@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,10 +15,16 @@ from rich.console import Console
 from spark_jobs.cli import output
 from spark_jobs.comparison.compare import run_compare
 from spark_jobs.definition import Pipeline, load_pipeline
-from spark_jobs.runs.planning.plan import make_plan
+from spark_jobs.replay.defined_windows import slices_of, windows_of
+from spark_jobs.replay.flink.rules import FlinkRules
+from spark_jobs.replay.from_pipeline import strategy_of
+from spark_jobs.runs.planning.plan import make_plan, read_planned
 from spark_jobs.runs.planning.plan_document import Undecided
 from spark_jobs.runs.work.progress import NoProgress
+from spark_jobs.sources import good
+from tests.replay.test_flights import definition
 from tests.runs.small_runs import T0, definition_text, write
+from tests.sequential.flink import LiveJob, Record
 
 SUBTASKS = "generator: lag, lag: 0 s, subtasks: [[0], [1]]"
 LIVE = """
@@ -128,3 +135,35 @@ def test_a_checkpoint_interval_narrows_what_the_plan_says(spark, tmp_path: Path,
     plan = make_plan(spark, job(tmp_path, "narrowed", section=section))
     assert plan.undecided == found
     assert bool(found == Undecided(1, 1)) == any("undecided" in reason for reason in plan.fidelity_reasons)
+
+
+def of_flights(folder: Path, section: str) -> Pipeline:
+    """The recorded hourly job over real flights, as a query of Flink SQL whose subtasks read a partition each."""
+    bound = re.compile(r"  generator: bounded_out_of_orderness\n  bound: .*")
+    text = bound.sub("  generator: lag\n  lag: 30 min\n  subtasks: [[0], [1], [2]]", definition("hourly"))
+    path = folder / "flights.yaml"
+    path.write_text(f"{text}flink_sql: {section}\n")
+    return load_pipeline(path)
+
+
+def counted_in(defined: Pipeline, records: list[Record], partitions: list[int]) -> int:
+    """How many records the live job counts, in the engine that takes one at a time."""
+    slices = slices_of(defined)
+    result = LiveJob(strategy_of(defined, partitions), windows_of(defined), 0, slices=slices).run(records, flush=True)
+    return sum(firing.count for _, firing in result.firings)
+
+
+@pytest.mark.long
+def test_the_plan_of_real_flights_says_how_many_records_the_subtasks_hold_back(spark, tmp_path, monkeypatch) -> None:
+    defined = of_flights(tmp_path, "{}")
+    ends = dict.fromkeys(range(3), 2_500)
+    plan = make_plan(spark, defined, as_of=ends)
+    rows = good(read_planned(spark, defined, plan)).orderBy("rw_arrival", "rw_partition", "rw_offset").collect()
+    columns = ("rw_partition", "rw_offset", "rw_arrival", "carrier", "rw_event_time")
+    records = [Record(*(row[name] for name in columns)) for row in rows]
+    partitions = [p.partition for p in plan.partitions]
+    in_one = counted_in(of_flights(tmp_path, "{aggregation: one_phase}"), records, partitions)
+    assert plan.undecided is not None
+    assert plan.undecided.records == in_one - counted_in(defined, records, partitions) > 0
+    monkeypatch.setattr(FlinkRules, "is_undecided", lambda *given: None)
+    assert make_plan(spark, defined, as_of=ends).undecided == Undecided(0, 0), "a fault in the rule is not seen"
