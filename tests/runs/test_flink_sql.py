@@ -180,6 +180,7 @@ def test_sessions_in_a_wall_clocks_time_are_those_of_the_live_job_in_chunks_and_
     assert counted(spark, part) == Counter({w: n for w, n in wanted.items() if low <= w[0] < high})
 
 
+@pytest.mark.long
 def test_windows_in_a_wall_clocks_time_stay_when_their_records_are_gone(spark, tmp_path: Path) -> None:
     records = slowly(log_of(15), 1_729_990_800_000 - 4 * HOUR)
     defined = job(tmp_path, "sql_gone", "window: {type: tumbling, size: 30 min}", BERLIN)
@@ -209,8 +210,7 @@ def test_nights_in_a_wall_clocks_time_go_on_and_end_in_the_tables_of_one_run(spa
     draw = random.Random(seed)
     records = slowly(log_of(20 + seed), change - draw.randrange(2, 7) * HOUR)
     section = f"{{aggregation: one_phase, time_zone: {zone}}}"
-    end = draw.choice(("flush", "freeze"))
-    options = {"watermark": SUBTASKS, "window": f"{window}\nflink_sql: {section}", "end": end}
+    options = {"watermark": SUBTASKS, "window": f"{window}\nflink_sql: {section}", "end": "freeze"}
     nightly, full = (pipeline(tmp_path, f"sql_nights_{name}_{seed}", **options) for name in ("each", "full"))
     cuts = sorted(draw.sample(range(100, 480), 2))
     for night, part in enumerate((records[: cuts[0]], records[cuts[0] : cuts[1]], records[cuts[1] :])):
