@@ -35,6 +35,7 @@ from spark_jobs.comparison.other_values import with_other_values
 from spark_jobs.comparison.recount import (
     CERTAIN,
     CONTRADICTED,
+    HELD_BACK,
     KEPT,
     RecountContext,
     checkpointed,
@@ -279,6 +280,8 @@ class Comparer:
         with_cuts = doubt.drop(KIND, FIT_KEYS, LEFT_OUT).join(F.broadcast(cuts), END)
         records = records_in(self.context, with_cuts, ends, CUTS)
         recounted = recount(self.context, records, taken_by_cut(CUTS), self.scope.computed)
+        held = records.groupBy(*join_columns(self.scope.keys)).agg(F.max(HELD_BACK).alias(HELD_BACK))
+        recounted = recounted.join(held, join_columns(self.scope.keys))
         fits = cuts.select(F.col(END).alias("rw_end"), *(F.col(c).alias(f"rw_{c}") for c in _FIT_COLUMNS))
         joined = self._with_recounted(rows, recounted, open_question)
         joined = joined.join(F.broadcast(fits), F.col(END) == F.col("rw_end"), "left")
@@ -291,18 +294,23 @@ class Comparer:
         )
         tried = differs & F.col(f"rw_{KIND}").isNotNull()
         found = tried & (F.col(f"rw_{KIND}") != "") & agrees
-        searched = F.col(f"rw_{SEARCHED}")
-        verdict = F.when(found, Verdict.TIMING).when(tried & ~searched, Verdict.UNDECIDED).otherwise(F.col(VERDICT))
+        searched, by_checkpoint = F.col(f"rw_{SEARCHED}"), found & F.coalesce(HELD_BACK, F.lit(False))
+        verdict = (
+            F.when(by_checkpoint | (tried & ~searched), Verdict.UNDECIDED)
+            .when(found, Verdict.TIMING)
+            .otherwise(F.col(VERDICT))
+        )
         label = (
-            F.when(found, F.col(f"rw_{KIND}"))
+            F.when(by_checkpoint, Label.HELD_BACK)
+            .when(found, F.col(f"rw_{KIND}"))
             .when(tried & ~searched, Label.TOO_MANY_CUTS)
             .when(tried, Label.NO_ADMISSIBLE_CUT)
             .otherwise(F.col(LABEL))
         )
-        basis = F.when(found, EvidenceKind.FIT).otherwise(F.col(BASIS))
+        basis = F.when(found & ~by_checkpoint, EvidenceKind.FIT).otherwise(F.col(BASIS))
         fits = {c: F.col(f"rw_{c}") for c in (KIND, FIT_KEYS, LEFT_OUT)}
         with_verdicts = joined.withColumns({VERDICT: verdict, LABEL: label, BASIS: basis, **fits})
-        return with_verdicts.drop("rw_end", *(f"rw_{c}" for c in _FIT_COLUMNS), *self._recount_columns)
+        return with_verdicts.drop("rw_end", *(f"rw_{c}" for c in _FIT_COLUMNS), HELD_BACK, *self._recount_columns)
 
     def _with_recounted(self, rows: DataFrame, recounted: DataFrame, chosen: Column) -> DataFrame:
         """`rows` joined with their recounted columns; `rw_was_recounted` is true where `chosen` is."""

@@ -38,6 +38,7 @@ LOW, HIGH, FLOORS, BY_PARTITION = "rw_low", "rw_high", "rw_floors", "rw_by_parti
 CLOSE = "rw_close"
 TAKEN = "rw_taken"
 KEPT, CERTAIN, CONTRADICTED = "rw_kept", "rw_certain", "rw_contradicted"
+HELD_BACK = "rw_held_back"
 
 _MAX_SPANS = 32
 """Ranges of starts that records are read for: a source skips what lies between them."""
@@ -141,7 +142,8 @@ def records_in(
 ) -> DataFrame:
     """One row for each record of each window in `doubt`, with the band of the window.
 
-    `rw_certain_in` and `rw_certain_out` say whether the record certainly came in time, or certainly late. The columns
+    `rw_certain_in` and `rw_certain_out` say whether the record certainly came in time, or certainly late, and
+    `rw_held_back` whether it came in time to a subtask that held it back beyond the close. The columns
     `more` of `doubt` are added as `rw_d_<name>`. `starts`: those of the windows (epoch ms), where they are known. With
     `are_few` every task gets the windows, and the records are not shuffled.
     """
@@ -161,9 +163,13 @@ def records_in(
     floor = F.coalesce(F.element_at(FLOORS, F.col(PARTITION)), F.lit(-1).cast("bigint"))
     handed = position_names(HANDED)[0]  # what a subtask holds back comes to the windows later, or at a checkpoint
     came = F.coalesce(F.col(handed), F.col(ARRIVAL)) if handed in joined.columns else F.col(ARRIVAL)
-    certain_in = (came <= F.col(LOW)) | (F.col(OFFSET) <= floor)
-    return joined.withColumn("rw_certain_in", certain_in).withColumn(
-        "rw_certain_out", (F.col(ARRIVAL) > F.col(HIGH)) & ~F.col("rw_certain_in")
+    certain_in, certain_out = (came <= F.col(LOW)) | (F.col(OFFSET) <= floor), F.col(ARRIVAL) > F.col(HIGH)
+    joined = joined.withColumn("rw_certain_in", certain_in)
+    return joined.withColumns(
+        {
+            "rw_certain_out": certain_out & ~F.col("rw_certain_in"),
+            HELD_BACK: (F.col(ARRIVAL) <= F.col(LOW)) & ~F.col("rw_certain_in"),
+        }
     )
 
 

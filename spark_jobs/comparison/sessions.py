@@ -37,7 +37,7 @@ from spark_jobs.comparison.verdicts import (
     differing,
 )
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP
-from spark_jobs.replay.assign import END, START
+from spark_jobs.replay.assign import END, START, closing, out_of_order
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, OFFSET, PARTITION, is_within
 from spark_jobs.replay.sessions import with_sessions_columns
 from spark_jobs.replay.spec import complete_name
@@ -86,8 +86,9 @@ def _records_near(
         return joined.withColumns({"rw_certain_in": F.lit(True), "rw_certain_out": F.lit(False)})
     cells, margin = replay.cells, F.lit(context.band.margin)
     # A session ends no earlier than the record's own window, and no later than the one it is looked at for.
-    own = F.col(_OWN_END if evidence else _TS) - F.lit(1 + cells.grid.step) + F.lit(lateness)
-    whole = F.greatest(F.col(END), F.col(_OWN_END)) - F.lit(1) + F.lit(lateness)
+    apart, windows = F.lit(out_of_order(spec.windows)), spec.windows
+    own = closing(windows, F.col(_OWN_END if evidence else _TS)) - apart - F.lit(cells.grid.step) + F.lit(lateness)
+    whole = closing(windows, F.greatest(F.col(END), F.col(_OWN_END))) + apart + F.lit(lateness)
     (_, low), (_, high) = (cells.around_close(time, joined) for time in (own, whole))
     placed = joined.withColumns({"rw_low": low.arrival, "rw_high": high.arrival})
     low_arrival, high_arrival = F.col("rw_low"), F.col("rw_high")

@@ -82,6 +82,7 @@ class Label(StrEnum):
     NOTHING_TO_FIT = "nothing_to_fit"
     TOO_MANY_CUTS = "too_many_cuts"
     NO_ADMISSIBLE_CUT = "no_admissible_cut"
+    HELD_BACK = "held_back"
     EMITTED_AGAIN_AFTER_RESTART = "emitted_again_after_restart"
     SESSION_NEAR_A_CLOSE = "session_near_a_close"
     EQUALS_COMPLETE = "equals_complete"

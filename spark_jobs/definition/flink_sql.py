@@ -56,10 +56,8 @@ def refuse_other_jobs(section: FlinkSql, window: WindowSection, watermark: objec
         raise Refusal("two phases behind a union are not replayed", hint, ("aggregation",))
     if section.time_zone is None:
         return
-    if isinstance(window, SessionWindow):
-        hint = "leave it out: it is right but for the hours in which clocks change"
-        raise Refusal("sessions in a wall clock's time are not replayed", hint, ("time_zone",))
-    if not isinstance(window, TumblingWindow | SlidingWindow | CumulativeWindow):
+    is_by_expression = isinstance(window, SessionWindow) and window.gap_expression is not None
+    if is_by_expression or not isinstance(window, TumblingWindow | SlidingWindow | CumulativeWindow | SessionWindow):
         raise Refusal("does not belong to these windows", "leave it out", ("time_zone",))
     if isinstance(window, TumblingWindow) and window.time_zone is not None:
         raise Refusal("there is `window.time_zone` too", "keep one of the two", ("time_zone",))

@@ -106,6 +106,10 @@ class EventTimeWindows(ABC):
         """A range that holds every window of these event times, on the windows' own grid where it can."""
         return times
 
+    def in_own_time(self, times: TimeRange) -> TimeRange:
+        """These instants in the time in which the windows' bounds are said, which may be a wall clock's."""
+        return times
+
     def closed_until(self, watermark: int) -> int:
         """The last end that a watermark below this one (epoch ms) closes, in the windows' own time."""
         return watermark

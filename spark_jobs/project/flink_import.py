@@ -336,7 +336,9 @@ def add_source(
     zone = timer.setting("table.local-time-zone")
     lines.remarks += columns_left_out(relation.table, time, used, parser, zone)
     for what, line in relation.table.left_out:
-        lines.remark(line, what, "does not change results" if what == "PRIMARY KEY" else "has no counterpart")
+        lines.remark(
+            line, what, "Flink does not enforce it, nor is it here" if what == "PRIMARY KEY" else "has no counterpart"
+        )
     add_history(lines, relation.table)
     lines.extend(keys)
     lines.add("event_time:")

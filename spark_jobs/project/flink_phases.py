@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from spark_jobs.definition.flink_sql import has_two_phases
 from spark_jobs.errors import DefinitionError
-from spark_jobs.eventtime.durations import DAY, parse_duration
+from spark_jobs.eventtime.durations import parse_duration
 from spark_jobs.project.flink_script import Located, Script
 from spark_jobs.project.flink_source import Lines
-from spark_jobs.project.flink_zones import phases_of
 
 PHASES = "table.optimizer.agg-phase-strategy"
 CHECKPOINTS = "execution.checkpointing.interval"
@@ -38,16 +37,6 @@ def add_flink_sql(
             lines.remark(checkpoints.line, what, "CHECK: write it as `flink_sql.checkpoint_interval: 1 min`")
     if shown is not None:
         lines.add(f"  time_zone: {shown.text}", shown, "windows lie in its wall clock")
-
-
-def remark_on_sessions(lines: Lines, zone: Located | None, line: int) -> None:
-    """Say where sessions over TIMESTAMP_LTZ are others than in Flink."""
-    if zone is None or len(phases_of(zone.text, DAY)) > 1:
-        why = (
-            "CHECK: sessions over TIMESTAMP_LTZ lie in the session zone's wall clock: in an hour that it shows twice "
-            "Flink joins what is here in two sessions"
-        )
-        lines.remark(line, zone.text if zone else "no table.local-time-zone", why)
 
 
 def _is_duration(text: str) -> bool:

@@ -9,7 +9,6 @@ from spark_jobs.definition.names import RESERVED_COLUMNS
 from spark_jobs.eventtime.durations import DAY, format_duration
 from spark_jobs.project.flink_expressions import has_aggregate, translated
 from spark_jobs.project.flink_parser import NOTHING, FlinkParser, SqlNode, is_same_sql
-from spark_jobs.project.flink_phases import remark_on_sessions
 from spark_jobs.project.flink_relation import Relation, argument
 from spark_jobs.project.flink_script import Located, NoCounterpartError, Query, Script
 from spark_jobs.project.flink_source import EventTime, Lines
@@ -144,8 +143,12 @@ def add_window(lines: Lines, call: SqlNode, parser: FlinkParser, time: EventTime
             lines.add(f"  {name}: {format_duration(value) if isinstance(value, int) else value}", call.line)
     if time.is_local and not shown and (step := fields.get("slide" if function == "HOP" else "size")):
         _add_zone(lines, zone, function, int(step), call.line)
-    if time.is_local and function == "SESSION":
-        remark_on_sessions(lines, zone, call.line)
+    if time.is_local and function == "SESSION" and zone is None:
+        why = (
+            "CHECK: sessions over TIMESTAMP_LTZ lie in the session zone's wall clock: name it as "
+            "`flink_sql.time_zone` if it changes its clocks"
+        )
+        lines.remark(call.line, "no table.local-time-zone", why)
     return zone if shown else None
 
 
@@ -168,7 +171,7 @@ def _shifted(
 
 def follows_wall_clock(zone: str, function: str, size: str | int | None) -> bool:
     """Whether windows over TIMESTAMP_LTZ lie in a clock that changes, and are no days, which have `time_zone`."""
-    return function != "SESSION" and len(phases_of(zone, DAY)) > 1 and not _has_days(function, size)
+    return len(phases_of(zone, DAY)) > 1 and not _has_days(function, size)
 
 
 def _has_days(function: str, step: str | int | None) -> bool:
@@ -190,23 +193,26 @@ def add_lateness(lines: Lines, script: Script, is_group_window: bool, function: 
     emits = {name.removeprefix(EMIT): value for name, value in script.settings.items() if name.startswith(EMIT)}
     lateness, on = emits.pop("allow-lateness", None), emits.pop("late-fire.enabled", Located("false", 0))
     delay, kept = emits.pop("late-fire.delay", None), lateness or script.settings.get("table.exec.state.ttl")
-    is_on = on.text == "true"
-    if is_on and (not is_group_window or function == "SESSION"):
-        what = "windows of a table function" if not is_group_window else "sessions"
-        lines.remark(on.line, "late-fire.enabled", f"Flink refuses it for {what}: a late record is dropped here")
-    if is_on and is_group_window and function != "SESSION" and kept is not None:
+    is_on, refused_for = on.text == "true", "sessions" if function == "SESSION" else ""
+    refused_for = refused_for if is_group_window else "windows of a table function"
+    if is_on and (refused_for or kept is None):
+        what = f"for {refused_for}" if refused_for else "without allow-lateness or table.exec.state.ttl"
+        lines.remark(on.line, "late-fire.enabled", f"Flink refuses it {what}: a late record is dropped here")
+    if is_on and not refused_for and kept is not None:
         why = "" if lateness else "without allow-lateness it is the state's time to live"
         lines.add(f"allowed_lateness: {kept.text}", kept, why)
         if delay is not None and not delay.text.startswith("0"):
-            why = "here each late record fires at once; the last is equal"
+            why = "here each late record fires at once; rows after a delay of Flink's clock were not compared"
             lines.remark(delay.line, f"late-fire.delay {delay.text}", why)
     else:
         lines.add("allowed_lateness: 0", None, "a late record is dropped")
         if lateness is not None:
-            why = "without late-fire.enabled Flink drops late records" if not is_on else "it has no effect"
+            why = "without late-fire.enabled Flink drops late records" if not is_on else "Flink refuses late-fire here"
             lines.remark(lateness.line, f"allow-lateness {lateness.text}", why)
     for name, value in emits.items():
         why = "early results are not replayed; the last value is not changed by them"
+        if refused_for:
+            why = f"Flink refuses early and late firing for {refused_for}"
         lines.remark(value.line, f"SET '{EMIT}{name}' = '{value.text}'", why)
 
 

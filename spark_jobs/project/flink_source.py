@@ -318,7 +318,7 @@ def _value(lines: Lines, table: SourceTable, options: dict[str, Located], *, is_
         if name.endswith(("ignore-parse-errors", "fail-on-missing-field")):
             lines.remark(options.pop(name).line, f"'{name}'", "records that cannot be decoded go to quarantine")
         elif name.endswith("timestamp-format.standard"):
-            why = "does not change results: times as text are read in both formats"
+            why = "times as text are read in both formats here; in Flink those of the other one are errors"
             lines.remark(options.pop(name).line, f"'{name}'", why)
     lines.add("value:")
     if is_topic:
@@ -454,7 +454,6 @@ def add_watermark(lines: Lines, table: SourceTable, time: EventTime, parser: Fli
 _INCLUDE = "value.fields-include"
 _WITHOUT_KEY = "EXCEPT_KEY"
 _NONE = "has no counterpart"
-_SAME = "does not change results"
 
 
 def fields_of_key(table: SourceTable) -> frozenset[str]:
@@ -468,11 +467,11 @@ def fields_of_key(table: SourceTable) -> frozenset[str]:
 def why_left_out(table: SourceTable, name: str) -> str:
     """What it means that this option of a source table is in no definition."""
     if name.startswith("sink."):
-        return f"{_SAME}: it is about writing"
+        return "it is about writing, and a definition only reads the table"
     if table.options["connector"].text != "kafka":
         return _NONE
     if name == "properties.group.id":
-        return f"{_SAME}: a replay joins no group"
+        return "a replay joins no group: `history.start` says where the job began"
     if name == "scan.parallelism":
         return "how many subtasks the source has: say in watermark.subtasks which partitions each one reads"
     if name.startswith("scan.topic-partition-discovery"):
@@ -484,7 +483,7 @@ def why_left_out(table: SourceTable, name: str) -> str:
 
 def _why_key(name: str, in_key: str) -> str:
     if not in_key:
-        return f"{_SAME}: the value has these fields too, and they come first"
+        return "the value has these fields too: they are read from there"
     if name == "key.fields":
         return (
             f"CHECK: {in_key}: only in the record's key, so not in value.schema. "

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from zoneinfo import ZoneInfo
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from spark_jobs.eventtime.flink.wall_clock import WallClockWindows
+from spark_jobs.eventtime.durations import HOUR
+from spark_jobs.eventtime.flink.wall_clock import WallClockSessions, WallClockWindows, changes_clocks, disorder
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.spark.intervals import CalendarInterval
 from spark_jobs.eventtime.windows import (
@@ -122,10 +124,37 @@ def windows_of_each(windows: AlignedWindows, span: TimeRange | None) -> Column:
 
 def in_window_time(records: DataFrame, windows: AnyWindows) -> DataFrame:
     """The records with the event time as the windows count it; the instant is kept where that is another one."""
-    if not isinstance(windows, WallClockWindows) or INSTANT in records.columns:
+    if not isinstance(windows, WallClockWindows | WallClockSessions) or INSTANT in records.columns:
         return records
-    shown = F.from_utc_timestamp(F.timestamp_millis(F.col(EVENT_TIME)), windows.zone.key)
-    return records.withColumns({INSTANT: F.col(EVENT_TIME), EVENT_TIME: F.unix_millis(shown)})
+    return records.withColumns({INSTANT: F.col(EVENT_TIME), EVENT_TIME: shown_time(F.col(EVENT_TIME), windows.zone)})
+
+
+def shown_time(instant: Column, zone: ZoneInfo) -> Column:
+    """What the zone's clocks show at an instant (epoch ms), in ms as if it were UTC."""
+    return F.unix_millis(F.from_utc_timestamp(F.timestamp_millis(instant), zone.key))
+
+
+def closing(windows: AnyWindows, end: Column) -> Column:
+    """The watermark (epoch ms) that closes a window with this end, which is in the windows' own time."""
+    last = end - F.lit(1)
+    if not isinstance(windows, WallClockWindows | WallClockSessions):
+        return last
+
+    def instant(shown: Column) -> Column:
+        return F.unix_millis(F.to_utc_timestamp(F.timestamp_millis(shown), windows.zone.key))
+
+    first, an_hour_later = instant(last), instant(last + F.lit(HOUR))
+    if not changes_clocks(windows.zone):
+        return first
+    comes_twice = an_hour_later - first > F.lit(HOUR)
+    is_skipped = first == an_hour_later
+    of_change = F.when(is_skipped, first - F.pmod(first, F.lit(HOUR)))
+    return of_change.when(comes_twice, first + F.lit(HOUR)).otherwise(first)
+
+
+def out_of_order(windows: AnyWindows) -> int:
+    """A window closes at most this much (ms) before one that ends earlier."""
+    return disorder(windows.zone) if isinstance(windows, WallClockWindows | WallClockSessions) else 0
 
 
 def in_instants(records: DataFrame) -> DataFrame:

@@ -8,7 +8,7 @@ from spark_jobs.definition import Pipeline
 from spark_jobs.definition.watermark import Watermark
 from spark_jobs.eventtime.durations import DAY
 from spark_jobs.eventtime.flink.two_phases import Slices
-from spark_jobs.eventtime.flink.wall_clock import WallClockWindows
+from spark_jobs.eventtime.flink.wall_clock import WallClockSessions, WallClockWindows
 from spark_jobs.eventtime.windows import (
     AlignedWindows,
     AnyWindows,
@@ -27,6 +27,8 @@ def windows_of(pipeline: Pipeline) -> AnyWindows:
     """The windows that the definition describes."""
     windows = _as_instants(pipeline)
     zone = None if pipeline.flink_sql is None else pipeline.flink_sql.time_zone
+    if zone is not None and isinstance(windows, SessionWindows):
+        return WallClockSessions(windows.gap, ZoneInfo(zone))
     if zone is None or not isinstance(windows, RegularWindows):
         return windows
     return WallClockWindows(windows, ZoneInfo(zone))

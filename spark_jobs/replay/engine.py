@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP, MIN_TIMESTAMP
-from spark_jobs.replay.assign import END, START, in_instants, in_window_time, latest_start
+from spark_jobs.replay.assign import END, START, in_instants, in_window_time, latest_start, out_of_order
 from spark_jobs.replay.band import Band
 from spark_jobs.replay.columns import (
     ARRIVAL,
@@ -256,7 +256,7 @@ class Replay:
         if self._own is not None:
             return self._own.late(span, chosen)
         if self.merges:
-            return self.sessions(span).late
+            return in_instants(self.sessions(span).late)
         candidates = self._usable
         if records is not None:
             placed = self._without_duplicates(self.spec.rules.read(self.spec.rules.placed(records), self.spec))
@@ -334,7 +334,7 @@ def needs_old_closes(spec: ReplaySpec) -> bool:
     """
     if spec.deduplication is not None and spec.deduplication.needs_closes:
         return True
-    if spec.rules.holds_back(spec):
+    if spec.rules.holds_back(spec) or out_of_order(spec.windows):
         return True
     return spec.has_sessions or (_has_gaps(spec) and spec.allowed_lateness == MAX_TIMESTAMP)
 

@@ -200,7 +200,9 @@ class SessionRules(RuleBook):
     """A rule book whose sessions are found by set operations, as far as these can decide."""
 
     @abstractmethod
-    def suspicion(self, records: DataFrame, cells: ThresholdCells, flushes: bool) -> tuple[Column, Column]:
+    def suspicion(
+        self, records: DataFrame, spec: ReplaySpec, cells: ThresholdCells, flushes: bool
+    ) -> tuple[Column, Column]:
         """Whether a record may be late or touch a session that was out, and whether a session may still be open.
 
         The second is a column of complete sessions. Both may be true needlessly: such sessions go through

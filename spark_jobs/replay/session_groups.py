@@ -11,11 +11,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import ClassVar, NamedTuple
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
 
 from spark_jobs.eventtime.flink.operator import Firing, MergeTooLateError, WindowOperator
+from spark_jobs.eventtime.flink.wall_clock import WallClockWindow, disorder
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP, saturating_add, wrapping_add
 from spark_jobs.eventtime.windows import Window
 from spark_jobs.replay.columns import NEVER, Position
@@ -52,8 +54,7 @@ class _Member(NamedTuple):
     """
 
     number: int
-    start: int
-    end: int
+    own: Window
     position: Position
     at_end: _Close
     at_cleanup: _Close | None
@@ -79,7 +80,12 @@ class _OwnSession:
 
 
 def replay_groups(
-    batches: Iterable[pa.RecordBatch], *, allowed_lateness: int, flush: bool, all_panes: bool
+    batches: Iterable[pa.RecordBatch],
+    *,
+    allowed_lateness: int,
+    flush: bool,
+    all_panes: bool,
+    zone: ZoneInfo | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """What the live job made of complete sessions.
 
@@ -91,38 +97,45 @@ def replay_groups(
         allowed_lateness: In ms.
         flush: Whether the end of input fires what is open.
         all_panes: Whether every firing of a window counts, or the last one only.
+        zone: In whose wall clock's time the sessions lie; None: they lie where their instants are.
 
     Yields:
         Rows of `SESSION_ROWS`.
     """
+    splits_at_all = allowed_lateness == 0 and (zone is None or not disorder(zone))
     # With the lateness "forever" Flink fails at merges (rule 28), so that it matters which records merge.
     for members in whole_sessions(batches, told_apart=allowed_lateness == MAX_TIMESTAMP):
-        splits = can_split(members) if allowed_lateness == 0 else np.zeros(len(members), dtype=bool)
+        splits = can_split(members) if splits_at_all else np.zeros(len(members), dtype=bool)
         if splits.any():
             some = members.where(splits)
             yield from some.rows(split(some, flush))
         if not splits.all():
             some = members.where(~splits)
-            yield from some.rows(_operated(some, allowed_lateness, flush, all_panes))
+            yield from some.rows(_operated(some, allowed_lateness, flush, all_panes, zone))
 
 
-def _operated(members: Members, allowed_lateness: int, flush: bool, all_panes: bool) -> pa.RecordBatch:
+def _operated(
+    members: Members, allowed_lateness: int, flush: bool, all_panes: bool, zone: ZoneInfo | None
+) -> pa.RecordBatch:
     """The outcomes of whole sessions, one session after another."""
     found: list[_Outcome] = []
     rows = zip(
         *(column.tolist() for column in (members.ts, members.end, members.position, members.closes)), strict=True
     )
-    taken = [_member(number, *values) for number, values in enumerate(rows)]
+    taken = [_member(number, *values, zone=zone) for number, values in enumerate(rows)]
     firsts = [*np.flatnonzero(np.diff(members.numbered(), prepend=-1)).tolist(), len(taken)]
     for first, behind in pairwise(firsts):
         found += _replay_group(taken[first:behind], allowed_lateness, flush, all_panes)
     return arrow_batch(found, OUTCOMES)
 
 
-def _member(number: int, start: int, end: int, position: list[int], closes: list[list[int]]) -> _Member:
+def _member(
+    number: int, start: int, end: int, position: list[int], closes: list[list[int]], *, zone: ZoneInfo | None
+) -> _Member:
+    own = Window(start, end) if zone is None else WallClockWindow(start, end, zone)
     bounds = [Position(*bound) for bound in closes]
     at_cleanup = _Close(bounds[2], bounds[3]) if len(bounds) > 2 else None
-    return _Member(number, start, end, Position(*position), _Close(bounds[0], bounds[1]), at_cleanup)
+    return _Member(number, own, Position(*position), _Close(bounds[0], bounds[1]), at_cleanup)
 
 
 def _replay_group(members: list[_Member], allowed_lateness: int, flush: bool, all_panes: bool) -> list[_Outcome]:
@@ -146,9 +159,9 @@ def _replay_group(members: list[_Member], allowed_lateness: int, flush: bool, al
                 return unclear
             firings.add(operator.advance_watermark(max(watermark, operator.watermark)), close.earliest)
             passed += 1
-        own_session.window = own = Window(member.start, member.end)
+        own_session.window = own = member.own
         try:
-            fired, is_late = operator.process(None, member.start, index)
+            fired, is_late = operator.process(None, own.start, index)
         except MergeTooLateError:
             failure = _Outcome(member.number, RowKind.FAILURE, None, None, None, None, *here)
             return [*late_rows, failure, *firings.outcomes(members)]
@@ -168,7 +181,7 @@ def _steps(members: list[_Member], allowed_lateness: int) -> list[_Step]:
     """The watermarks at which something of the session closes, ascending. The later one, the later its close."""
     closes: dict[int, _Close] = {}
     for member in members:
-        last = member.end - 1
+        last = member.own.max_timestamp
         closes[last] = member.at_end
         if member.at_cleanup is not None:
             # The lateness "forever" wraps around where a merge is checked, as in Flink.

@@ -17,9 +17,10 @@ import numpy as np
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from spark_jobs.eventtime.flink.wall_clock import WallClockSessions
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP, MIN_TIMESTAMP
-from spark_jobs.replay.assign import END, START, session_gap
+from spark_jobs.replay.assign import END, START, closing, in_window_time, out_of_order, session_gap
 from spark_jobs.replay.columns import (
     ARRIVAL,
     DROPPED,
@@ -217,10 +218,14 @@ def _first_points(step: int) -> Thresholds:
 
 
 def with_sessions_columns(records: DataFrame, spec: ReplaySpec) -> DataFrame:
-    """Add the event time with "missing" as Flink has it, and the end of the record's own session."""
-    records = admitted(records, spec.after_watermark)
-    gap = session_gap(spec.session_windows, records)
-    ts = F.coalesce(F.col(EVENT_TIME), F.lit(MIN_TIMESTAMP))
+    """Add the start of the record's own session, with a missing time as Flink has it, and its end.
+
+    In a wall clock's time there is no missing one: Flink SQL fails the job.
+    """
+    records, windows = in_window_time(admitted(records, spec.after_watermark), spec.windows), spec.session_windows
+    gap, ts = session_gap(windows, records), F.coalesce(F.col(EVENT_TIME), F.lit(MIN_TIMESTAMP))
+    if isinstance(windows, WallClockSessions):
+        records = records.where(F.col(EVENT_TIME).isNotNull())
     return records.withColumn(_TS, ts).withColumn(_END, F.col(_TS) + gap)
 
 
@@ -275,7 +280,7 @@ def replay_sessions(
     complete_alone = spec.mode is Mode.COMPLETE  # whatever was late: a history may have no order
     suspicious, frontier = F.lit(False), F.lit(False)
     if not complete_alone:
-        suspicious, frontier = spec.session_rules.suspicion(base, cells, flushes)
+        suspicious, frontier = spec.session_rules.suspicion(base, spec, cells, flushes)
     for read in _ranges_to_read(spec, span, times):
         part = base if read is None else read.of(base)
         sessions = _overlapping(sessionize(part, spec, suspicious), span)
@@ -293,7 +298,7 @@ def replay_sessions(
     dirty = sessions.where("rw_dirty")
     clean = _clean_rows(sessions.where(~F.col("rw_dirty")), spec)
     if exact_positions:
-        clean = _with_positions(clean, cells, timeline)
+        clean = _with_positions(clean, spec, cells, timeline)
     if not handed_over:
         return SessionReplay(_chosen(clean, span), _no_late_rows(base, spec), None, 0)
 
@@ -360,19 +365,21 @@ def _chosen(rows: DataFrame, span: TimeRange) -> DataFrame:
     return rows.where(in_span | (F.col(START) == F.lit(MIN_TIMESTAMP)))
 
 
-def suspicion(base: DataFrame, cells: ThresholdCells, flushes: bool) -> tuple[Column, Column]:
+def suspicion(base: DataFrame, spec: ReplaySpec, cells: ThresholdCells, flushes: bool) -> tuple[Column, Column]:
     """Whether a record may have been behind the watermark, and whether a session may still be open.
 
     Both may be true needlessly, by less than a grid cell. A record with `r <= C(ts - 1)` touches no session
-    that has fired: that one would end at or after `ts`, so the watermark would be at or above `ts - 1`.
+    that has fired: that one would end at or after `ts`, so the watermark would be at or above `ts - 1`. In a wall
+    clock's time that is the soonest close of all that end there or later.
     """
-    closed_before = cells.closed_before(F.greatest(F.col(_TS) - F.lit(1), F.lit(cells.low)), base)
-    below_grid = F.col(_TS) <= F.lit(cells.low)
-    suspicious = below_grid | ~record_position(base).not_after(closed_before)
+    soonest = closing(spec.windows, F.col(_TS)) - F.lit(out_of_order(spec.windows))
+    closed_before = cells.closed_before(F.greatest(soonest, F.lit(cells.low)), base)
+    suspicious = (soonest < F.lit(cells.low)) | ~record_position(base).not_after(closed_before)
     if flushes:
         return suspicious, F.lit(False)
-    upper = cells.closed_after(F.greatest(F.col(END) - F.lit(1), F.lit(cells.low)), base)
-    beyond = F.col(END) >= F.lit(cells.high - cells.grid.step)
+    close = closing(spec.windows, F.col(END))
+    upper = cells.closed_after(F.greatest(close, F.lit(cells.low)), base)
+    beyond = close >= F.lit(cells.high - cells.grid.step - 1)
     return suspicious, beyond | upper.arrival.isNull() | (upper.arrival == F.lit(NEVER))
 
 
@@ -396,9 +403,9 @@ def _no_position() -> dict[str, Column]:
     return dict.fromkeys(position_names(FIRED), F.lit(None).cast("long"))
 
 
-def _with_positions(clean: DataFrame, cells: ThresholdCells, timeline: Timeline) -> DataFrame:
+def _with_positions(clean: DataFrame, spec: ReplaySpec, cells: ThresholdCells, timeline: Timeline) -> DataFrame:
     """Where each of them fired."""
-    unplaced = clean.drop(*_no_position()).withColumn("rw_x", F.col(END) - F.lit(1))
+    unplaced = clean.drop(*_no_position()).withColumn("rw_x", closing(spec.windows, F.col(END)))
     return cells.closed(unplaced, "rw_x", FIRED, timeline).drop("rw_x")
 
 
@@ -451,13 +458,14 @@ def operate(members: DataFrame, work: SessionWork) -> tuple[DataFrame, Timeline]
         _TS,
         _END,
         *record_position(members).aliased("r"),
-        (F.col(_END) - F.lit(1)).alias("rw_x_end"),
-        _cleanup(F.col(_END), lateness).alias("rw_x_cleanup"),
-        F.coalesce(suspicion(members, cells, work.flushes)[0], F.lit(True)).alias(_BEHIND),
+        closing(spec.windows, F.col(_END)).alias("rw_x_end"),
+        _cleanup(F.col(_END), spec).alias("rw_x_cleanup"),
+        F.coalesce(suspicion(members, spec, cells, work.flushes)[0], F.lit(True)).alias(_BEHIND),
     )
     columns = ["rw_x_end"] if lateness == 0 else ["rw_x_end", "rw_x_cleanup"]
     all_panes = spec.panes is Panes.ALL
-    run = partial(replay_groups, allowed_lateness=lateness, flush=work.flushes, all_panes=all_panes)
+    zone = spec.windows.zone if isinstance(spec.windows, WallClockSessions) else None
+    run = partial(replay_groups, allowed_lateness=lateness, flush=work.flushes, all_panes=all_panes, zone=zone)
 
     def classified(placed: DataFrame, closes: list[str]) -> DataFrame:
         ordered = placed.repartition(F.col(GROUP)).sortWithinPartitions(GROUP, *position_names("r"))
@@ -478,7 +486,7 @@ def operate(members: DataFrame, work: SessionWork) -> tuple[DataFrame, Timeline]
         placed = placed.select("*", *earliest.aliased(f"{x}_earliest"), *latest.aliased(f"{x}_latest"))
     first = classified(placed, [f"{x}_{bound}" for x in columns for bound in ("earliest", "latest")])
     unclear = queried.join(first.where(_is(RowKind.UNCLEAR)).select(GROUP), GROUP, "left_semi")
-    late = first.where(_is(RowKind.LATE)).select(_cleanup(F.col(END), lateness).alias("x"))
+    late = first.where(_is(RowKind.LATE)).select(_cleanup(F.col(END), spec).alias("x"))
     times = reduce(DataFrame.unionByName, (unclear.select(F.col(x).alias("x")) for x in columns), late)
     timeline = finer.exact_at(times, cells)
     return first.where(~_is(RowKind.UNCLEAR)).unionByName(classified_exactly(unclear, timeline)), timeline
@@ -488,9 +496,10 @@ def _is(kind: RowKind) -> Column:
     return F.col("kind") == F.lit(kind.value)
 
 
-def _cleanup(end: Column, lateness: int) -> Column:
+def _cleanup(end: Column, spec: ReplaySpec) -> Column:
     """When the state of a session with this end is deleted; the lateness "forever" wraps around, as in Flink."""
-    return F.lit(MIN_TIMESTAMP) + (end - F.lit(2)) if lateness == MAX_TIMESTAMP else end + F.lit(lateness - 1)
+    close, lateness = closing(spec.windows, end), spec.allowed_lateness
+    return F.lit(MIN_TIMESTAMP) + (close - F.lit(1)) if lateness == MAX_TIMESTAMP else close + F.lit(lateness)
 
 
 def _faithful_rows(classified: DataFrame, members: DataFrame, spec: ReplaySpec) -> DataFrame:
@@ -581,7 +590,7 @@ def _late_rows(
         F.col("offset").alias("l_offset"),
         START,
         END,
-        _cleanup(F.col(END), spec.allowed_lateness).alias("rw_x"),
+        _cleanup(F.col(END), spec).alias("rw_x"),
     )
     late = cells.closed(late, "rw_x", "l", timeline)
     same = (

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from spark_jobs.eventtime.durations import HOUR
 from spark_jobs.eventtime.ranges import TimeRange
-from spark_jobs.replay.assign import latest_end, session_gap
+from spark_jobs.replay.assign import closing, in_instants, in_window_time, latest_end, session_gap
 from spark_jobs.replay.columns import (
     ARRIVAL,
     EVENT_TIME,
@@ -93,9 +93,11 @@ def classify_records(evidence: StagedRun, probe: LatenessProbe, zoom: TimeRange 
         inside = (F.col(ARRIVAL) >= F.lit(zoom.start)) & (F.col(ARRIVAL) < F.lit(zoom.end))
         wanted = wanted | (inside & (F.pmod(chance, F.lit(zoomed_one_in)) == 0))
     seen = records if own is not None else with_watermark(records, probe.steps)
-    end = _end(evidence, records)
+    windows = evidence.spec.windows
+    placed = in_window_time(seen, windows)
+    seen = in_instants(placed.withColumn("rw_closes", closing(windows, _end(evidence, placed))))
     behind = F.col("rw_watermark") - F.col(EVENT_TIME) + F.lit(probe.configured)
-    closed = F.col("rw_watermark") + F.lit(1) - end + F.lit(probe.configured)
+    closed = F.col("rw_watermark") - F.col("rw_closes") + F.lit(probe.configured)
     grouped = seen.groupBy(
         F.col(PARTITION).alias("partition"),
         F.pmod(_floor_divided(F.col(EVENT_TIME), HOUR), F.lit(24)).alias("hour"),

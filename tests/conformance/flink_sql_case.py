@@ -12,10 +12,9 @@ from spark_jobs.eventtime.durations import HOUR, parse_duration
 from spark_jobs.eventtime.flink.strategy import WatermarkScope, WatermarkStrategy
 from spark_jobs.eventtime.flink.suppliers import AverageOfLast, Lag
 from spark_jobs.eventtime.flink.two_phases import Slices
-from spark_jobs.eventtime.flink.wall_clock import WallClockWindows, changes_of
+from spark_jobs.eventtime.flink.wall_clock import WallClockSessions, WallClockWindows, changes_of
 from spark_jobs.eventtime.windows import RegularWindows, SessionWindows, SlidingWindows
 from tests.conformance.case import Case
-from tests.sequential.flink import WallClockSessions
 
 FORMAT = "flink-sql-case/1"
 _EMIT = "table.exec.emit."
@@ -50,7 +49,7 @@ class SqlCase(Case):
         ]
 
     @property
-    def windows(self) -> RegularWindows | SessionWindows | WallClockWindows | WallClockSessions:
+    def windows(self) -> RegularWindows | SessionWindows | WallClockWindows:
         """The windows, in the session zone's wall clock where the event time is a TIMESTAMP_LTZ."""
         config, assigner = self.config, self.assigner
         if not isinstance(assigner, RegularWindows | SessionWindows):
@@ -59,7 +58,7 @@ class SqlCase(Case):
             return assigner
         zone = ZoneInfo(config["time_zone"])
         if isinstance(assigner, SessionWindows):
-            return WallClockSessions(assigner, zone)
+            return WallClockSessions(assigner.gap, zone)
         return WallClockWindows(assigner, zone)
 
     def sql_strategy(self, version: Version) -> WatermarkStrategy:
@@ -137,8 +136,8 @@ class SqlCase(Case):
 
     @property
     def is_decided_by_the_log(self) -> bool:
-        """Whether no checkpoint decides, and the windows are those of an instant's or of a wall clock's grid."""
-        return not self.config.get("checkpoints_before") and not isinstance(self.windows, WallClockSessions)
+        """Whether no checkpoint decides."""
+        return not self.config.get("checkpoints_before")
 
     @property
     def is_in_two_phases(self) -> bool:

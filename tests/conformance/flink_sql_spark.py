@@ -15,7 +15,6 @@ from spark_jobs.replay.flink.rules import FlinkRules
 from spark_jobs.replay.spec import Mode, Panes, ReplaySpec
 from tests.conformance.flink_sql_case import SqlCase, Version
 from tests.conformance.spark import case_history, case_records, rank
-from tests.sequential.flink import WallClockSessions
 
 _AGGREGATES = {
     "count": "count(*)",
@@ -26,14 +25,11 @@ _AGGREGATES = {
 
 def replay_of(spark: SparkSession, case: SqlCase, version: Version, interval: int | None = None) -> Replay:
     """The replay of a case; `interval` is what the definition says of checkpoints (ms)."""
-    windows = case.windows
-    if isinstance(windows, WallClockSessions):
-        raise TypeError("sessions in a wall clock's time have no engine on Spark")
     history = case_history(case, case_records(spark, case))
     spec = ReplaySpec(
         rules=FlinkRules(case.slices(version), interval, case.losing(version)),
         strategy=case.sql_strategy(version),
-        windows=windows,
+        windows=case.windows,
         allowed_lateness=case.allowed_lateness,
         keys=("key",),
         aggregates=_AGGREGATES,

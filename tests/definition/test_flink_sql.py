@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from zoneinfo import ZoneInfo
+
 import pytest
 
-from spark_jobs.eventtime.flink.wall_clock import WallClockWindows
+from spark_jobs.eventtime.durations import HOUR
+from spark_jobs.eventtime.flink.wall_clock import WallClockSessions, WallClockWindows
 from spark_jobs.replay.defined_windows import holds_back, lost_by_flink, slices_of, windows_of
 
 SUBTASKS = ("bound: 30 min", "bound: 30 min\n  subtasks: [[0], [1]]")
@@ -47,8 +50,10 @@ def test_each_phase_and_zone_is_another_definition(load, definition) -> None:
 
 
 def test_windows_of_a_zone_lie_in_its_wall_clock(load, definition) -> None:
-    windows = windows_of(load(definition(with_section("{time_zone: Europe/Berlin}"))))
-    assert isinstance(windows, WallClockWindows)
+    section = with_section("{time_zone: Europe/Berlin}")
+    assert isinstance(windows_of(load(definition(section))), WallClockWindows)
+    session = ("type: tumbling", "type: session"), ("size: 1 h", "gap: 1 h")
+    assert windows_of(load(definition(*session, section))) == WallClockSessions(HOUR, ZoneInfo("Europe/Berlin"))
 
 
 @pytest.mark.parametrize(
@@ -81,9 +86,9 @@ def test_an_offset_loses_records_before_2_0(load, definition) -> None:
 
 
 def test_what_is_not_replayed_is_refused_by_name(refusals, definition) -> None:
-    session = ("type: tumbling", "type: session"), ("size: 1 h", "gap: 1 h")
+    session = ("type: tumbling", "type: session"), ("size: 1 h", "gap_expression: '1000'")
     (message,) = refusals(definition(*session, with_section("{time_zone: Europe/Berlin}")))
-    assert "flink_sql.time_zone: sessions in a wall clock's time are not replayed" in message
+    assert "flink_sql.time_zone: does not belong to these windows" in message
     days = ("size: 1 h", "size: 1 day\n  time_zone: Europe/Berlin")
     (message,) = refusals(definition(days, with_section("{time_zone: Europe/Berlin}")))
     assert "there is `window.time_zone` too" in message
@@ -95,6 +100,9 @@ def test_window_table_functions_have_no_allowed_lateness(refusals, load, definit
         (message,) = refusals(definition(late, with_section(section)))
         assert "allowed_lateness: does not go with window table functions" in message
     assert load(definition(late, with_section("{windows: group_by}"))).allowed_lateness == 600_000
+    session = ("type: tumbling", "type: session"), ("size: 1 h", "gap: 1 h")
+    (message,) = refusals(definition(*session, late, with_section("{windows: group_by}")))
+    assert "allowed_lateness: does not go with sessions of Flink SQL" in message
     assert load(definition(late)).allowed_lateness == 600_000
 
 

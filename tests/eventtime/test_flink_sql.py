@@ -9,7 +9,7 @@ import pytest
 
 from spark_jobs.eventtime.durations import HOUR, MINUTE
 from spark_jobs.eventtime.flink.two_phases import Slices
-from spark_jobs.eventtime.flink.wall_clock import WallClockWindows, fires_at, wall_clock
+from spark_jobs.eventtime.flink.wall_clock import WallClockWindows, disorder, fires_at, wall_clock
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.windows import TumblingWindows
 from tests.sequential.flink import LocalBuffer
@@ -75,6 +75,15 @@ def test_closed_until_is_the_last_end_that_a_lower_watermark_closes(change: str)
         closed = [end for end in ends if fires_at(end - 1, BERLIN) < watermark]
         assert max(closed) <= until
         assert all(fires_at(end - 1, BERLIN) < watermark for end in ends if end <= until)
+
+
+@pytest.mark.parametrize(
+    ("zone", "most"),
+    [("Europe/Berlin", 0), ("America/Havana", 0), ("Australia/Lord_Howe", 30), ("America/Sao_Paulo", 60)],
+)
+def test_windows_close_out_of_order_where_flink_takes_a_change_for_another_one(zone: str, most: int) -> None:
+    found = disorder(ZoneInfo(zone))
+    assert most * MINUTE <= found <= (most + 15) * MINUTE * bool(most)
 
 
 def test_a_subtask_holds_a_record_behind_its_watermark_until_its_next_slice_end() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from datetime import datetime
 from pathlib import Path
@@ -19,6 +20,7 @@ from spark_jobs.runs.work.backfill import execute
 from spark_jobs.runs.work.progress import LogProgress
 from tests.runs.small_nights import log_of, tables_of
 from tests.runs.small_runs import pipeline, run, write
+from tests.sampling import seeds
 from tests.sequential.flink import LiveJob, Record
 
 SUBTASKS = "generator: lag, lag: 0 s, subtasks: [[0], [1]]"
@@ -156,3 +158,75 @@ def test_nights_of_subtasks_in_a_wall_clocks_time_give_what_one_run_gives(spark,
     run(spark, full)
     assert tables_of(spark, nightly) == tables_of(spark, full)
     assert counted(spark, full) == in_time(full, records)
+
+
+BERLIN = "{time_zone: Europe/Berlin}"
+SESSIONS = "window: {type: session, gap: 4 min}"
+
+
+def test_sessions_in_a_wall_clocks_time_are_those_of_the_live_job_in_chunks_and_ranges(spark, tmp_path: Path) -> None:
+    records = slowly(log_of(14), 1_729_990_800_000 - 4 * HOUR)
+    write(tmp_path / "data", records)
+    defined = job(tmp_path, "sql_sessions", SESSIONS, BERLIN)
+    run(spark, defined, chunks=3)
+    wanted = in_time(defined, records)
+    assert counted(spark, defined) == wanted
+    utc = job(tmp_path, "sql_sessions_utc", SESSIONS, "{}")
+    assert len(in_time(utc, records)) != len(wanted), "the records show nothing: no session joins over the change"
+    starts = sorted(start for start, _ in wanted)
+    part = job(tmp_path, "sql_sessions_part", SESSIONS, BERLIN)
+    low, high = starts[len(starts) // 3], starts[2 * len(starts) // 3]
+    execute(spark, part, make_plan(spark, part, start=low, end=high), LogProgress())
+    assert counted(spark, part) == Counter({w: n for w, n in wanted.items() if low <= w[0] < high})
+
+
+@pytest.mark.long
+def test_windows_in_a_wall_clocks_time_stay_when_their_records_are_gone(spark, tmp_path: Path) -> None:
+    records = slowly(log_of(15), 1_729_990_800_000 - 4 * HOUR)
+    defined = job(tmp_path, "sql_gone", "window: {type: tumbling, size: 30 min}", BERLIN)
+    for night, part in enumerate((records[:250], records[250:])):
+        write(tmp_path / "data", part, f"part-{night}.json")
+    reconcile(spark, defined, LogProgress())
+    before = counted(spark, defined)
+    (tmp_path / "data" / "part-0.json").unlink()
+    later = records[-1] | {name: records[-1][name] + 6 * HOUR for name in ("a", "t")}
+    write(tmp_path / "data", [later | {"o": records[-1]["o"] + 1}], "part-2.json")
+    reconcile(spark, defined, LogProgress())
+    after = counted(spark, defined)
+    assert {window: after[window] for window in before} == before
+    assert sum(after.values()) == sum(before.values()) + 1
+
+
+ONE_PHASE = [
+    ("Europe/Berlin", 1_729_990_800_000, MINUTES.replace("1 min", "30 min")),
+    ("America/New_York", 1_730_613_600_000, "window: {type: sliding, size: 2 h, slide: 30 min}"),
+    ("Europe/Berlin", 1_711_846_800_000, "window: {type: cumulative, size: 6 h, step: 1 h}"),
+]
+
+
+@pytest.mark.parametrize("seed", seeds(1, 12))
+def test_nights_in_a_wall_clocks_time_go_on_and_end_in_the_tables_of_one_run(spark, tmp_path: Path, seed: int) -> None:
+    zone, change, window = ONE_PHASE[seed % len(ONE_PHASE)]
+    draw = random.Random(seed)
+    records = slowly(log_of(20 + seed), change - draw.randrange(2, 7) * HOUR)
+    section = f"{{aggregation: one_phase, time_zone: {zone}}}"
+    options = {"watermark": SUBTASKS, "window": f"{window}\nflink_sql: {section}", "end": "freeze"}
+    nightly, full = (pipeline(tmp_path, f"sql_nights_{name}_{seed}", **options) for name in ("each", "full"))
+    cuts = sorted(draw.sample(range(100, 480), 2))
+    for night, part in enumerate((records[: cuts[0]], records[cuts[0] : cuts[1]], records[cuts[1] :])):
+        write(tmp_path / "data", part, f"part-{night}.json")
+        result = reconcile(spark, nightly, LogProgress())
+        assert bool(night) == bool(result.continued_from), result.note
+    run(spark, full)
+    assert tables_of(spark, nightly) == tables_of(spark, full)
+
+
+def test_a_day_is_complete_when_the_wall_clock_has_passed_it(spark, tmp_path: Path) -> None:
+    night = 1_709_337_600_000  # 2024-03-02T00:00Z, seven in the evening in New York
+    records = slowly(log_of(16), night - 4 * HOUR, 40)
+    write(tmp_path / "data", records)
+    section = "{aggregation: one_phase, time_zone: America/New_York}"
+    defined = job(tmp_path, "sql_day", MINUTES, section)
+    reconcile(spark, defined, LogProgress())
+    days = spark.table(f"{Tables.of(defined).windows}__complete").select("day", "is_complete").collect()
+    assert [(str(day), is_complete) for day, is_complete in days] == [("2024-03-01", False)]

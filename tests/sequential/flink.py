@@ -7,10 +7,9 @@ Duplicates in front of the windows, as Flink's operators drop them. By processin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
-from zoneinfo import ZoneInfo
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from spark_jobs.definition.deduplicate import UpdateType
 from spark_jobs.eventtime.flink.generators import Event
@@ -26,9 +25,9 @@ from spark_jobs.eventtime.flink.signals import (
 from spark_jobs.eventtime.flink.source import Source
 from spark_jobs.eventtime.flink.strategy import WatermarkStrategy
 from spark_jobs.eventtime.flink.two_phases import Slices
-from spark_jobs.eventtime.flink.wall_clock import WallClockWindow, fires_at, wall_clock
+from spark_jobs.eventtime.flink.wall_clock import fires_at
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP, MIN_TIMESTAMP
-from spark_jobs.eventtime.windows import MissingTimestampError, SessionWindows, WindowAssigner
+from spark_jobs.eventtime.windows import MissingTimestampError, WindowAssigner
 
 E = TypeVar("E")
 
@@ -68,20 +67,6 @@ class LocalBuffer(Generic[E]):
         """All that is held goes on, as at a checkpoint."""
         out, self.held, self.earliest_end = self.held, [], MAX_TIMESTAMP
         return out
-
-
-@dataclass(frozen=True, slots=True)
-class WallClockSessions:
-    """Sessions in a wall clock's time: `[shown, shown + gap)`, merged with what it overlaps or touches."""
-
-    sessions: SessionWindows
-    zone: ZoneInfo
-    is_merging: ClassVar[bool] = True
-
-    def assign(self, timestamp: int) -> Iterator[WallClockWindow]:
-        """The window of a record with this event time (epoch ms)."""
-        shown = wall_clock(timestamp, self.zone)
-        yield WallClockWindow(shown, shown + self.sessions.gap, self.zone)
 
 
 @dataclass(frozen=True, slots=True)

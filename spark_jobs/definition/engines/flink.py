@@ -135,9 +135,11 @@ class FlinkPipeline(Pipeline):
     @classmethod
     def _lateness_of_the_job(cls, lateness: int, info: ValidationInfo) -> int:
         section = info.data.get("flink_sql")
-        if lateness and section is not None and section.windows == "table_function":
-            hint = "Flink takes `table.exec.emit.allow-lateness` for `windows: group_by` alone: write 0 s"
-            raise Refusal("does not go with window table functions, which drop every late record", hint)
+        is_session = isinstance(info.data.get("window"), SessionWindow)
+        if lateness and section is not None and (is_session or section.windows == "table_function"):
+            what = "sessions of Flink SQL" if is_session else "window table functions"
+            hint = "Flink takes `table.exec.emit.allow-lateness` for other windows with `windows: group_by`: write 0 s"
+            raise Refusal(f"does not go with {what}, which drop every late record", hint)
         return lateness
 
     @field_validator("window")

@@ -14,14 +14,16 @@ from datetime import UTC, datetime, timedelta
 from typing import Self
 from zoneinfo import ZoneInfo
 
-from spark_jobs.eventtime.durations import HOUR
+from spark_jobs.eventtime.durations import DAY, HOUR, MINUTE
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP
-from spark_jobs.eventtime.windows import AlignedWindows, RegularWindows, Window
+from spark_jobs.eventtime.windows import AlignedWindows, RegularWindows, SessionWindows, Window
 
 _EPOCH = datetime(1970, 1, 1)
 _NEAR = 3 * HOUR
 """No clock is changed by more."""
+_FAR = 60_000_000_000_000
+"""No clock tells times so far from 1970 (ms)."""
 _LATER = 2400
 """A year of which no table knows anything: only a zone's standing rule does."""
 
@@ -85,6 +87,48 @@ def fires_at(last: int, zone: ZoneInfo) -> int:
     return first + HOUR if next_hour - first > HOUR else first
 
 
+@functools.cache
+def disorder(zone: ZoneInfo) -> int:
+    """A window closes at most this much (ms) before one that ends earlier; 0 where clocks change by an hour alone."""
+    most, step = 0, 15 * MINUTE
+    for around in _around_changes(zone):
+        latest = 0
+        for fires in (fires_at(time, zone) for at in range(around.start, around.end, step) for time in (at - 1, at)):
+            latest = max(latest, fires)
+            most = max(most, latest - fires)
+    return most + step if most else 0
+
+
+def _around_changes(zone: ZoneInfo) -> Iterator[TimeRange]:
+    """What the zone's clocks show in the hours around each change since 1970."""
+    days = range(0, 68 * 366 * DAY, DAY)
+    ahead = [_ahead(day, zone) for day in days]
+    for day, before, after in zip(days, ahead, ahead[1:], strict=False):
+        if before != after:
+            minute = bisect_left(range(DAY // MINUTE), True, key=lambda at: _ahead(day + at * MINUTE, zone) != before)
+            shown = (day + minute * MINUTE + before, day + minute * MINUTE + after)
+            yield TimeRange(min(shown) - _NEAR, max(shown) + _NEAR)
+
+
+def _ahead(instant: int, zone: ZoneInfo) -> int:
+    return wall_clock(instant, zone) - instant
+
+
+def _shown_within(times: TimeRange, zone: ZoneInfo) -> TimeRange:
+    """What clocks show within these instants; one that is put back within has shown later times before the end."""
+    last = times.end - 1
+    low = times.start + min(_ahead(times.start, zone), _ahead(times.start + _NEAR, zone))
+    return TimeRange(low, last + max(_ahead(last, zone), _ahead(last - _NEAR, zone)) + 1)
+
+
+def _closed_until(watermark: int, zone: ZoneInfo) -> int:
+    if not -_FAR < watermark < _FAR:
+        return watermark
+    reached = watermark - disorder(zone)
+    shown = wall_clock(reached, zone) - HOUR
+    return shown + bisect_left(range(HOUR), reached, key=lambda ms: fires_at(shown + ms, zone))
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class WallClockWindow(Window):
     """A window whose bounds are a wall clock's times; it closes at the instant that belongs to its last one."""
@@ -138,18 +182,13 @@ class WallClockWindows(AlignedWindows):
         return self.windows.usual_step
 
     def covering(self, times: TimeRange) -> TimeRange:
-        """As for other windows; a clock that is put back within the range has shown later times before its end."""
-        last = times.end - 1
-        low = times.start + min(self._ahead(times.start), self._ahead(times.start + _NEAR))
-        high = last + max(self._ahead(last), self._ahead(last - _NEAR))
-        return self.windows.covering(TimeRange(low, high + 1))
+        return self.windows.covering(self.in_own_time(times))
 
-    def _ahead(self, instant: int) -> int:
-        return wall_clock(instant, self.zone) - instant
+    def in_own_time(self, times: TimeRange) -> TimeRange:
+        return _shown_within(times, self.zone)
 
     def closed_until(self, watermark: int) -> int:
-        shown = wall_clock(watermark, self.zone)
-        return shown - HOUR + bisect_left(range(HOUR), watermark, key=lambda ms: fires_at(shown - HOUR + ms, self.zone))
+        return _closed_until(watermark, self.zone)
 
     def beginning_at(self, start: int) -> Iterator[Window]:
         return self.windows.assign(start)
@@ -157,3 +196,24 @@ class WallClockWindows(AlignedWindows):
     def first_start_at_or_after(self, time: int) -> int:
         """The first time of the wall clock at or after `time` at which a window can start."""
         return self.windows.first_start_at_or_after(time)
+
+
+@dataclass(frozen=True, slots=True)
+class WallClockSessions(SessionWindows):
+    """Sessions in a wall clock's time: `[shown, shown + gap)`, merged with what it overlaps or touches."""
+
+    zone: ZoneInfo
+
+    def assign(self, timestamp: int) -> Iterator[WallClockWindow]:
+        """The window of a record with this event time (epoch ms)."""
+        shown = wall_clock(timestamp, self.zone)
+        yield WallClockWindow(shown, shown + self.gap, self.zone)
+
+    def covering(self, times: TimeRange) -> TimeRange:
+        return self.in_own_time(times)
+
+    def in_own_time(self, times: TimeRange) -> TimeRange:
+        return _shown_within(times, self.zone)
+
+    def closed_until(self, watermark: int) -> int:
+        return _closed_until(watermark, self.zone)

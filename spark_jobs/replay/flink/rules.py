@@ -21,7 +21,7 @@ from spark_jobs.replay.columns import NEVER, PARTITION, admitted
 from spark_jobs.replay.deduplication import ID, Deduplication, FirstByProcessingTime, FirstByRowTime
 from spark_jobs.replay.defined_windows import losing_slices_of, slices_of
 from spark_jobs.replay.flink.making import TimelineMaker, restarted_timeline
-from spark_jobs.replay.flink.two_phases import Buffers, HeldCloses, of_subtasks, together
+from spark_jobs.replay.flink.two_phases import Buffers, HeldCloses, handed_on_by, of_subtasks, together
 from spark_jobs.replay.in_memory_timeline import InMemoryTimeline, nothing_closed
 from spark_jobs.replay.rule_book import SessionRules, TimelineRequest
 from spark_jobs.replay.sessions import SessionWork, ThresholdCells, operate, suspicion
@@ -78,7 +78,7 @@ class FlinkRules(SessionRules):
         buffers, steps = self.buffers(spec), timeline.steps
         if buffers is None or steps is None:
             return records
-        return buffers.handed_on(records, steps, span)
+        return handed_on_by(buffers.handed_on(records, steps, span), self.checkpoint_interval)
 
     def closes(self, closes: CloseArrays, spec: ReplaySpec, timeline: Timeline) -> CloseArrays:
         buffers, steps = self.buffers(spec), timeline.steps
@@ -119,8 +119,10 @@ class FlinkRules(SessionRules):
             return FirstByRowTime((ID,), section.within)
         return FirstByProcessingTime((ID,), section.within, section.update_type is UpdateType.ON_READ_AND_WRITE)
 
-    def suspicion(self, records: DataFrame, cells: ThresholdCells, flushes: bool) -> tuple[Column, Column]:
-        return suspicion(records, cells, flushes)
+    def suspicion(
+        self, records: DataFrame, spec: ReplaySpec, cells: ThresholdCells, flushes: bool
+    ) -> tuple[Column, Column]:
+        return suspicion(records, spec, cells, flushes)
 
     def operate_sessions(self, members: DataFrame, work: SessionWork) -> tuple[DataFrame, Timeline]:
         return operate(members, work)

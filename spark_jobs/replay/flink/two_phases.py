@@ -35,8 +35,9 @@ from spark_jobs.eventtime.durations import DAY
 from spark_jobs.eventtime.flink.strategy import WatermarkStrategy
 from spark_jobs.eventtime.flink.two_phases import Slices
 from spark_jobs.eventtime.ranges import TimeRange
+from spark_jobs.eventtime.timestamps import MIN_TIMESTAMP
 from spark_jobs.eventtime.windows import AlignedWindows
-from spark_jobs.replay.assign import latest_end
+from spark_jobs.replay.assign import latest_end, shown_time
 from spark_jobs.replay.columns import (
     EVENT_TIME,
     HANDED,
@@ -289,7 +290,7 @@ class Buffers:
         grid = RegularGrid(self.slices.step, self.slices.offset % self.slices.step)
         time = F.col(EVENT_TIME)
         if self.counts_instants and self.slices.zone is not None:
-            time = F.unix_millis(F.from_utc_timestamp(F.timestamp_millis(time), self.slices.zone.key))
+            time = shown_time(time, self.slices.zone)
         end = grid.floor(time) + F.lit(self.slices.step) if end is None else end
         return (grid.index(end) - F.lit(closes.first)).cast("int")
 
@@ -347,6 +348,16 @@ class Buffers:
             outside.append(found)
         inside = PositionColumns.named(_NEXT).parts
         return PositionColumns(*(F.coalesce(a, b) for a, b in zip(inside, outside, strict=True)))
+
+
+def handed_on_by(records: DataFrame, interval: int | None) -> DataFrame:
+    """The records of `Buffers.handed_on`, where a checkpoint hands on all that has waited for the `interval` (ms)."""
+    if interval is None or position_names(HANDED)[0] not in records.columns:
+        return records
+    later, first = PositionColumns.named(HANDED), F.lit(MIN_TIMESTAMP)
+    sure = PositionColumns(record_position(records).arrival + F.lit(interval + 1), first, first)
+    parts = zip(position_names(HANDED), later.parts, sure.parts, strict=True)
+    return records.withColumns({name: F.when(sure.before(later), b).otherwise(a) for name, a, b in parts})
 
 
 def _due(looked: np.ndarray, earliest: Mapping[tuple[int, ...], tuple[int, ...]]) -> np.ndarray:

@@ -163,7 +163,9 @@ class StructuredStreamingRules(SessionRules):
             end = F.max(end).over(Window.partitionBy(*task, "rw_local"))
         return usable.withColumn(FITS, is_kept(records) & (end > watermark)).drop("rw_begins", "rw_local")
 
-    def suspicion(self, records: DataFrame, cells: ThresholdCells, flushes: bool) -> tuple[Column, Column]:
+    def suspicion(
+        self, records: DataFrame, spec: ReplaySpec, cells: ThresholdCells, flushes: bool
+    ) -> tuple[Column, Column]:
         """A record with an event time above its batch's late watermark touches no session that is out."""
         if self.output_mode is OutputMode.COMPLETE:
             return ~F.col(FITS), F.lit(False)

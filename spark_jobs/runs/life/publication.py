@@ -296,7 +296,7 @@ def mark_published(job: Job) -> None:
 
 
 def closed_to(job: Job) -> int | None:
-    """The watermark has passed every window's last millisecond up to this; None: the run has no watermark.
+    """The watermark has passed every window's last millisecond up to this, as windows count; None: it has none.
 
     Where each partition has its own, the least counts.
     """
@@ -305,4 +305,4 @@ def closed_to(job: Job) -> int | None:
         return None
     if document.state.get("kind") == "stream_time":
         return min((values["reached"] for values in document.state["partitions"].values()), default=None)
-    return document.watermark_below
+    return job.spec.windows.closed_until(document.watermark_below + 1) - 1

@@ -141,7 +141,8 @@ def affected_windows(
     first, last = (published.start, published.end) if first is None else (first, last)
     lowest, end = min(first, published.start), max(last + 1, published.end)
     undecided = before.steps.never_from
-    low = lowest if undecided == MIN_TIMESTAMP else undecided - spec.allowed_lateness - spec.aligned_windows.longest
+    closed = spec.windows.closed_until(undecided - spec.allowed_lateness) if undecided != MIN_TIMESTAMP else undecided
+    low = lowest if undecided == MIN_TIMESTAMP else closed - spec.aligned_windows.longest
     low = min(max(low, lowest), end)
     older_pairs = pairs.where(F.col(START) < F.lit(low))
     bounds = older_pairs.agg(F.min(START), F.max(START)).collect()[0]

@@ -10,8 +10,10 @@ from pyspark.sql import functions as F
 
 from spark_jobs.definition.instants import format_instant
 from spark_jobs.errors import HistoryError
+from spark_jobs.eventtime.ranges import TimeRange
+from spark_jobs.eventtime.windows import AnyWindows
 from spark_jobs.lakehouse.tables import quoted
-from spark_jobs.replay.assign import END, START, assign_windows
+from spark_jobs.replay.assign import END, START, assign_windows, in_window_time
 from spark_jobs.replay.columns import (
     CLOSED_AT,
     EVENT_TIME,
@@ -47,15 +49,20 @@ def counted_windows(
     return with_counts(seen, pairs, spec.keys, empty, late=late).withColumn(IS_FINAL, is_final)
 
 
-def within(windows: DataFrame, reading: Reading) -> DataFrame:
-    """The windows that can hold a gone record by their times."""
-    spans = [(span.start, span.end) for span, _ in overlapping_joined(reading.gone_spans())]
-    frame = windows.sparkSession.createDataFrame(spans, "rw_first BIGINT, rw_end BIGINT")
+def _gone_spans(reading: Reading, windows: AnyWindows) -> list[tuple[TimeRange, int]]:
+    """The times of each bucket that records are gone from, as these windows count them, with how many."""
+    return [(windows.in_own_time(span), gone) for span, gone in reading.gone_spans()]
+
+
+def within(rows: DataFrame, reading: Reading, windows: AnyWindows) -> DataFrame:
+    """The rows whose windows can hold a gone record by their times."""
+    spans = [(span.start, span.end) for span, _ in overlapping_joined(_gone_spans(reading, windows))]
+    frame = rows.sparkSession.createDataFrame(spans, "rw_first BIGINT, rw_end BIGINT")
     fits = (F.col(BOUNDS[0]) < F.col("rw_end")) & (F.col(BOUNDS[1]) > F.col("rw_first"))
-    return windows.join(F.broadcast(frame), fits, "left_semi")
+    return rows.join(F.broadcast(frame), fits, "left_semi")
 
 
-def refuse_moved(lacking: DataFrame | None, reading: Reading, where: str) -> None:
+def refuse_moved(lacking: DataFrame | None, reading: Reading, windows: AnyWindows, where: str) -> None:
     """Raises HistoryError where windows lack more records than are gone, by the event times of these.
 
     Looked at are all windows `lacking` records that have the same bounds, whatever their keys, since a record is in one
@@ -66,7 +73,7 @@ def refuse_moved(lacking: DataFrame | None, reading: Reading, where: str) -> Non
     lacks = F.sum(F.col(TOTAL) - F.col(FOUND)).alias("lacks")
     found = lacking.groupBy(*BOUNDS).agg(lacks, F.count("*").alias("count")).toArrow()
     starts, ends, lost, counts = (column.to_numpy() for column in found.columns)
-    gone = gone_within(reading, starts, ends)
+    gone = _gone_within(_gone_spans(reading, windows), starts, ends)
     if not (is_more := lost > gone).any():
         return
     first, last = int(starts[is_more].min()), int(ends[is_more].max())
@@ -96,9 +103,8 @@ def refuse_twice(moved: DataFrame, where: str) -> None:
         )
 
 
-def gone_within(reading: Reading, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
+def _gone_within(spans: list[tuple[TimeRange, int]], starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
     """At most how many gone records lie in each of the windows `[starts, ends)`, by the times of their buckets."""
-    spans = reading.gone_spans()
     firsts = np.array([span.start for span, _ in spans], dtype=np.int64)
     lasts = np.array([span.end - 1 for span, _ in spans], dtype=np.int64)
     counts = np.array([gone for _, gone in spans], dtype=np.int64)
@@ -141,7 +147,8 @@ def _largest_ends(texts: str) -> Column:
 
 def _filtered(records: DataFrame, spec: ReplaySpec) -> DataFrame:
     timed = records.where(F.col(EVENT_TIME).isNotNull())
-    return timed.where(spec.after_watermark) if spec.after_watermark else timed
+    filtered = timed.where(spec.after_watermark) if spec.after_watermark else timed
+    return in_window_time(filtered, spec.windows)
 
 
 def pairs_of(records: DataFrame, spec: ReplaySpec) -> DataFrame:

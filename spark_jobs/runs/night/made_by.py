@@ -120,7 +120,7 @@ def _lookups(job: Job, published: DataFrame, records: DataFrame) -> dict[str, Pi
     """
     if job.plan.lookup is None:
         return {}
-    near = within(published.select("run_id", *bounds_of()), job.plan.reading)
+    near = within(published.select("run_id", *bounds_of()), job.plan.reading, job.spec.windows)
     if not job.spec.has_sessions:
         there = pairs_of(records, job.spec).select(*(F.col(f"{OTHER}{name}").alias(name) for name in BOUNDS))
         near = near.join(there.distinct(), [*BOUNDS], "left_semi")

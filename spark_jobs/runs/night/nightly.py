@@ -19,7 +19,7 @@ from spark_jobs.definition.instants import format_instant
 from spark_jobs.definition.mode import Mode
 from spark_jobs.definition.union import of_input, partition_in_words
 from spark_jobs.engines import Recorded, live_engine
-from spark_jobs.eventtime.flink.wall_clock import WallClockWindows
+from spark_jobs.eventtime.flink.wall_clock import WallClockWindows, disorder
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.lakehouse.ledger import Ledger
 from spark_jobs.lakehouse.publication import TableAt
@@ -503,8 +503,9 @@ def _why_full(pipeline: Pipeline, before: PreviousRun, limit: int | None, record
         return "duplicates are found in the whole history"
     if restarts_of(pipeline):
         return "the live job was restarted: its timeline is made as a whole"
-    if isinstance(windows_of(pipeline), WallClockWindows):
-        return "windows in a wall clock's time are read as a whole"
+    windows = windows_of(pipeline)
+    if isinstance(windows, WallClockWindows) and disorder(windows.zone):
+        return f"windows in the wall clock of {windows.zone.key} need not close in order: they are read as a whole"
     if holds_back(pipeline):
         return "what each source subtask holds back is known from the start of the log"
     rules = rule_book_of(pipeline)

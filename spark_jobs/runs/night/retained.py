@@ -94,7 +94,7 @@ def keep_of_range(job: Job, staged: StagedRange, records: DataFrame, read: DataF
     final = Final.of(job.pipeline, job.spec, reading, published)
     empty = None if before is None else before.reading.empty
     found = [_kept_of(job, made, published, records, empty, final) for made in made_by(job, published, records)]
-    refuse_moved(_together(part.lacking for part in found), reading, job.result.tables.windows)
+    refuse_moved(_together(part.lacking for part in found), reading, job.spec.windows, job.result.tables.windows)
     kept = _together(part.rows for part in found)
     if kept is not None:
         read_to = {} if before is None else before.reading.ends
@@ -129,7 +129,7 @@ def _kept_of(
     own = made.records(job) if made.is_other else records
     covers = spec.has_sessions or (made.definition is not None and made.definition.window != job.pipeline.window)
     counted = counted_windows(rows, own, spec, empty, final, _late(job))
-    lacking = within(counted.where(F.col(FOUND) < F.col(TOTAL)), job.plan.reading)
+    lacking = within(counted.where(F.col(FOUND) < F.col(TOTAL)), job.plan.reading, spec.windows)
     wanted, names = lacking.withColumn(_LACKS, F.lit(True)), (*spec.keys, *BOUNDS)
     if final.is_there:
         beside = lacking.select(*others(names, "rw_lacking_"))

@@ -29,6 +29,7 @@ from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.pins import ends_of
 from spark_jobs.replay.columns import PARTITION
 from spark_jobs.replay.defined_windows import fields_without_effect, lost_by_flink, windows_of
+from spark_jobs.replay.engine import History
 from spark_jobs.replay.from_pipeline import rule_book_of, strategy_of
 from spark_jobs.runs.life.documents import misfit
 from spark_jobs.runs.night.reading import Reading
@@ -41,6 +42,7 @@ from spark_jobs.runs.planning.planned_spec import recorded_ends
 from spark_jobs.runs.planning.published_columns import refuse_other_columns
 from spark_jobs.runs.planning.requesting import check_order, check_range
 from spark_jobs.runs.planning.silence import fallen_silent
+from spark_jobs.runs.planning.undecided import undecided_in
 from spark_jobs.sources import (
     Inspection,
     OpenHistory,
@@ -191,6 +193,12 @@ def make_plan(
     slices = chunks_of(windows, work, chunks, below, looked_up=_closes_looked_up(pipeline, strategy))
     engine = live_engine(pipeline)
     recorded = recorded or engine.recorded(spark, pipeline, as_of)
+    ends_at = _processing_time_end(recorded, seen)
+    undecided = None
+    if mode is not Mode.COMPLETE:
+        history = History(good(below), seen.event_times, ends_at)
+        undecided = undecided_in(pipeline, history, [p.partition for p in partitions], slices)
+    in_doubt = () if undecided is None or not undecided.records else (undecided.in_words(),)
     gaps = () if recorded is None else recorded.gaps
     ends = grid_points(windows, work) if isinstance(windows, AlignedWindows) else None
     return Plan(
@@ -205,7 +213,7 @@ def make_plan(
         gaps=gaps_between(work, slices),
         event_times=seen.event_times,
         partitions=partitions,
-        processing_time_end=_processing_time_end(recorded, seen),
+        processing_time_end=ends_at,
         # Pinned files and snapshots hold nothing new: only end offsets that stop short of them have to cut.
         cuts=bool(partitions)
         and opened.topic is None
@@ -215,7 +223,8 @@ def make_plan(
         missing_event_times=seen.missing_event_times,
         window_ends=ends,
         fidelity="approximate" if gaps else found_fidelity.level,
-        fidelity_reasons=(*gaps, *found_fidelity.reasons),
+        fidelity_reasons=(*gaps, *found_fidelity.reasons, *in_doubt),
+        undecided=undecided,
         watermark=engine.watermark_in_words(pipeline, strategy),
         warnings=(
             *_warnings(pipeline, windows, seen, mode=mode, opened=opened),

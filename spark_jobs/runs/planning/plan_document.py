@@ -14,6 +14,7 @@ from spark_jobs.definition.mode import Mode
 from spark_jobs.definition.union import of_input
 from spark_jobs.eventtime.durations import format_duration
 from spark_jobs.eventtime.ranges import TimeRange
+from spark_jobs.formatting import plural
 from spark_jobs.pins import (
     ClockBound,
     PartitionRange,
@@ -54,6 +55,22 @@ class Cost:
         return f"{read}; about {about}, from {of}" + (f" ({stages})" if stages else "")
 
 
+@dataclass(frozen=True, slots=True)
+class Undecided:
+    """So many `records` of so many `windows` count as dropped, and a checkpoint may have counted them.
+
+    A record is counted in each of its windows.
+    """
+
+    records: int
+    windows: int
+
+    def in_words(self) -> str:
+        """One line for people."""
+        which = f"{plural(self.records, 'record')} of {plural(self.windows, 'window')}"
+        return f"{which} can be undecided: only the live job's checkpoints say whether they were counted"
+
+
 class Plan(Document):
     """Everything that a run will do. Times are epoch ms; ranges of windows are `[start, end)` by window start.
 
@@ -64,7 +81,8 @@ class Plan(Document):
     `behind`: the files behind a table, `snapshot`: what is read of an Iceberg table, `schemas`: by which values are
     decoded, `lookup`: the snapshot that records are looked up in, see `OpenHistory`; `inputs`: the same of each input
     of a union. `cost`: what the run costs; None where it reads new records alone. `another_log`: how the history
-    differs from the log that was read for what is published, all of which goes; empty: it is the same log. The end is
+    differs from the log that was read for what is published, all of which goes; empty: it is the same log. `undecided`:
+    the records that only the live job's moment decides; None: there can be none. The end is
     `partitions` (their `end_offset`) and `processing_time_end`, up to which the live job's timer has run.
     """
 
@@ -104,6 +122,7 @@ class Plan(Document):
     another_log: str = ""
     inputs: tuple[Pins, ...] = ()
     clocks: tuple[ClockBound, ...] = ()
+    undecided: Undecided | None = None
 
     def of_inputs(self) -> tuple[Plan, ...]:
         """What the plan says of each input of a union, under the input's own partition numbers."""

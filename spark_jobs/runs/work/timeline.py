@@ -116,17 +116,19 @@ def carried_state(
     """
     if needs_old_closes(spec) or spec.restarts:
         return None
+    closed_to = spec.windows.closed_until
     rows = (
         spark.table(tables.timeline_state)
         .where((F.col("pipeline") == plan.pipeline) & (F.col("definition_hash") == plan.definition_hash))
-        .where(F.col("watermark_below") < F.lit(plan.span.start))
         .orderBy(F.desc("processing_time_end"), F.desc("saved_at"))
-        .select("run_id", "as_of", "state", F.unix_millis("processing_time_end").alias("until"))
+        .where(F.col("watermark_below").isNotNull())
+        .select("run_id", "as_of", "state", "watermark_below", F.unix_millis("processing_time_end").alias("until"))
         .collect()
     )
     for row in rows:
         earlier = all(p in plan.as_of and end <= plan.as_of[p] for p, end in row["as_of"].items())
-        if not earlier or row["until"] > plan.processing_time_end:
+        is_below = closed_to(row["watermark_below"] + 1) <= plan.span.start
+        if not earlier or not is_below or row["until"] > plan.processing_time_end:
             continue
         rest = arrived_since(records, row["as_of"])
         state = json.loads(row["state"])

@@ -322,6 +322,16 @@ def of_zones() -> Iterator[dict[str, Any]]:
                 agg_phase_strategy=strategy,
                 form=form,
             )
+        for form in ("table_function", "group_by"):
+            yield case(
+                f"zone_{change}_late_session_{form}",
+                f"late records, two subtasks and sessions in {zone}",
+                instants(first, shuffled, 2),
+                window=LONG["session"],
+                time="TIMESTAMP_LTZ",
+                time_zone=zone,
+                form=form,
+            )
     for form in ("table_function", "group_by"):
         yield case(
             f"zone_none_{form}",
