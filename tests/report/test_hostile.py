@@ -6,11 +6,15 @@ from collections.abc import Iterator
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from pydantic import ValidationError
 
 from spark_jobs.report import build
+from spark_jobs.report.assembled import report_of
+from spark_jobs.report.documents import Documents
+from spark_jobs.report.junit import junit_xml
 from spark_jobs.runs.life.documents import Document
 from spark_jobs.runs.life.store import PAGE, RunFolder
 from spark_jobs.runs.work.corrected import DeliveredCorrections
@@ -20,7 +24,9 @@ EVIL = (
     """x"'><img src=x onerror=alert(1)><svg/onload=alert(1)></title></style><script>alert(1)</script><!-- ${HOME} """
     "{{ 7 * 7 }} '; DROP TABLE x; -- \u202egnp.exe \x00\x1b]52;c;aGk=\x07 \ud800 \n- a: b\r\n"
 )
-HOSTILE = {"markup": EVIL, "address": "javascript:alert(1)"}
+HOSTILE = {"markup": EVIL, "address": "javascript:alert(1)", "megabyte": EVIL * 5_000}
+OBEYED = {"\x00", "\x1b", "\x07", "\u202e", "\ud800"}
+"""Characters that a terminal obeys, that change the direction of a text, or that no file can hold."""
 MARK = "a text"
 assert DeliveredCorrections
 
@@ -100,5 +106,16 @@ def test_no_text_of_a_document_is_markup_or_an_address_that_runs(tmp_path: Path,
     assert page.locator("script, iframe, object, embed, img, form, base").count() == 0
     assert page.evaluate("document.querySelectorAll('[onerror], [onload], [onclick]').length") == 0
     assert page.evaluate("[...document.querySelectorAll('a')].filter(a => a.protocol === 'javascript:').length") == 0
-    assert not {"\x00", "\x1b", "\x07", "\u202e"} & set(page.locator("body").inner_text())
-    assert Path(run.address(PAGE)).stat().st_size < 8 << 20
+    assert not OBEYED & set(page.locator("body").inner_text())
+    assert Path(run.address(PAGE)).stat().st_size < 1 << 20
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_junit_holds_each_text_as_text_and_cuts_it(tmp_path: Path, name: str) -> None:
+    run, _ = hostile_run(tmp_path, HOSTILE[name])
+    xml = junit_xml(report_of(Documents.of(run)))
+    assert len(xml) < 1 << 20
+    texts = [text for one in ElementTree.fromstring(xml).iter() for text in (*one.attrib.values(), one.text or "")]
+    assert len(texts) > 60
+    assert not OBEYED & set("".join(texts))
+    assert max(map(len, texts)) < 5_000
