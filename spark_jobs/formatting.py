@@ -13,6 +13,8 @@ from spark_jobs.eventtime.durations import FOREVER, format_duration
 MINUS = "\N{MINUS SIGN}"
 LONGEST = 200
 """The most characters of a value that a page shows."""
+LONGEST_TOLD = 2_000
+"""The most characters of a text in a message to people."""
 LONGEST_EXPRESSION = 10_000
 """The most characters of a text of a definition that a page shows."""
 
@@ -125,6 +127,11 @@ def visible(text: str) -> str:
 def one_line(text: str) -> str:
     """The text on one line, as in a comment of a file: each line break and other blank is a space."""
     return visible(" ".join(text.split()))
+
+
+def told(text: Any) -> str:
+    """A text of a person or of data on one line, as messages have it: visible, and cut after `LONGEST_TOLD`."""
+    return plain(" ".join(str(text or "").split()), LONGEST_TOLD)
 
 
 def plain(value: Any, longest: int = LONGEST) -> str:

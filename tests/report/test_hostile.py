@@ -80,17 +80,20 @@ def replaced(value: Any, text: str) -> Any:
     return text if value == MARK else value
 
 
-def hostile_run(folder: Path, text: str, *, with_all: bool = True) -> tuple[RunFolder, int]:
+def hostile_run(
+    folder: Path, text: str, *, with_all: bool = True, run_id: str = "night-1", without: tuple[type[Document], ...] = ()
+) -> tuple[RunFolder, int]:
     """A run whose documents have the text in each place, and how many these are.
 
     `with_all`: with all documents and all of their fields, as their models have them; else a published run as it is.
+    `without`: kinds of documents that stay as they are.
     """
-    run = written(folder, approval={"decision": "rejected", "by": "ann", "at": "now", "comment": "no"})
+    run = written(folder, run_id, approval={"decision": "rejected", "by": "ann", "at": "now", "comment": "no"})
     count = 0
     for kind in documents():
         file = getattr(kind, "FILE", FILES_OF_MANY.get(kind))
         sample = run.read(file) if file else None
-        if file is None or (sample is None and not with_all):
+        if file is None or kind in without or (sample is None and not with_all):
             continue
         whole = completed(sample or {}, made(kind)) if with_all else sample
         assert isinstance(whole, dict)
