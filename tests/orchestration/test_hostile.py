@@ -22,7 +22,7 @@ from spark_jobs.orchestration.run_ids import run_id_of
 from spark_jobs.runs.life.documents import AnyOutcome, Outcome, Request
 from spark_jobs.runs.life.store import RunFolder
 from spark_jobs.settings import Variable
-from tests.report.test_hostile import EVIL, HOSTILE, OBEYED, hostile_run
+from tests.report.hostile import EVIL, HOSTILE, OBEYED, hostile_run
 
 TOLD: list[dict[str, Any]] = []
 
