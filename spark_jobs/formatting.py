@@ -13,6 +13,10 @@ from spark_jobs.eventtime.durations import FOREVER, format_duration
 MINUS = "\N{MINUS SIGN}"
 LONGEST = 200
 """The most characters of a value that a page shows."""
+LONGEST_TOLD = 2_000
+"""The most characters of a text in a message to people."""
+LONGEST_EXPRESSION = 10_000
+"""The most characters of a text of a definition that a page shows."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _UNITS = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000), ("ms", 1))
@@ -125,6 +129,11 @@ def one_line(text: str) -> str:
     return visible(" ".join(text.split()))
 
 
+def told(text: Any) -> str:
+    """A text of a person or of data on one line, as messages have it: visible, and cut after `LONGEST_TOLD`."""
+    return plain(" ".join(str(text or "").split()), LONGEST_TOLD)
+
+
 def plain(value: Any, longest: int = LONGEST) -> str:
     """Any value as text without control characters, cut after `longest` characters."""
     if value is None:
@@ -136,8 +145,8 @@ def plain(value: Any, longest: int = LONGEST) -> str:
     if isinstance(value, float):
         return str(value) if not math.isfinite(value) else f"{value:,.10g}"
     text = value if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False, sort_keys=True)
-    text = _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
-    return text if len(text) <= longest else f"{text[:longest]}… ({len(text):,} characters)"
+    begin = _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text[:longest])
+    return begin if len(text) <= longest else f"{begin}… ({len(text):,} characters)"
 
 
 def shown(value: Any) -> str:
@@ -167,11 +176,13 @@ def signed(change: float) -> str:
 
 
 def pretty(value: Any) -> str:
-    """A definition as indented JSON, without null and empty fields."""
+    """A definition as indented JSON, without null and empty fields; each text is cut after `LONGEST_EXPRESSION`."""
 
     def kept(item: Any) -> Any:
         if isinstance(item, dict):
-            return {k: kept(v) for k, v in item.items() if v not in (None, {}, [])}
-        return [kept(v) for v in item] if isinstance(item, list) else item
+            return {kept(k): kept(v) for k, v in item.items() if v not in (None, {}, [])}
+        if isinstance(item, list):
+            return [kept(v) for v in item]
+        return plain(item, LONGEST_EXPRESSION) if isinstance(item, str) else item
 
-    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", json.dumps(kept(value), indent=2, ensure_ascii=False, default=str))
+    return json.dumps(kept(value), indent=2, ensure_ascii=False, default=str)

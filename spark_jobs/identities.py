@@ -14,7 +14,7 @@ from hashlib import blake2b
 from spark_jobs.pins import PinnedFile, PinnedSnapshot
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TableShape:
     """What decides which rows the files of a Hive table give, beside the files.
 
@@ -38,7 +38,7 @@ LISTED_FILES = 2_000
 _DIGEST = 6
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class FileDigests:
     """Many files, each by a digest of its path, size and modification time alone. `packed`: in order, as base64."""
 
@@ -84,7 +84,7 @@ class FilesSince:
         return cls(len(read.keys() - by_path.keys()), tuple(changed), tuple(f for f in there if f.path not in read))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LastRecord:
     """The last record that was read of a partition of a topic, and a hash of its position, key and value."""
 
@@ -92,7 +92,7 @@ class LastRecord:
     digest: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Identity:
     """What a history, or one input of a union, was known by when it was read. What a kind of history lacks is None.
 

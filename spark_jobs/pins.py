@@ -14,7 +14,7 @@ _ENCODED = re.compile(r"[^A-Za-z0-9_!.~'()*:@&=+$,;/\u0080-\U0010ffff-]|\s")
 """What Java's URI encodes in a path."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PartitionRange:
     """The records of one partition: offsets `[first_offset, end_offset)`, arrivals in epoch ms, both included.
 
@@ -34,7 +34,7 @@ def ends_of(partitions: Iterable[PartitionRange]) -> dict[int, int]:
     return {one.partition: one.end_offset for one in partitions}
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@dataclass(frozen=True, order=True)
 class ClockBound:
     """Arrivals of one partition that are ahead of records behind them: after `latest`, at offsets `[start, end)`.
 
@@ -47,7 +47,7 @@ class ClockBound:
     latest: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PinnedFile:
     """One file as a plan pins it: its URI, its size in bytes, and when it was written (epoch ms)."""
 
@@ -61,7 +61,7 @@ class PinnedFile:
         return _ENCODED.sub(lambda found: quote(found[0], safe=""), self.path)
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@dataclass(frozen=True, order=True)
 class OffsetRange:
     """The offsets `[start, end)` of one partition that are read from the topic.
 
@@ -73,7 +73,7 @@ class OffsetRange:
     end: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PinnedTopic:
     """A topic as a plan pins it.
 
@@ -98,7 +98,7 @@ class TableFormat(StrEnum):
     DELTA = "delta"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PinnedSnapshot:
     """The state of a lake table that a run reads.
 
@@ -133,7 +133,7 @@ class Change(Enum):
     ANOTHER = "was made anew"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PinnedSchemas:
     """The schemas of a subject.
 
@@ -162,7 +162,7 @@ class PinnedSchemas:
         return f"subject {self.subject}, read by {read_by}; schema ids {ids}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Pins:
     """What a plan has pinned of a history; None: what is there now is read.
 

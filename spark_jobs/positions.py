@@ -36,7 +36,7 @@ class Known:
     empty: tuple[tuple[int, int], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Bucket:
     """Positions of a bucket.
 

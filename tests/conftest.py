@@ -194,14 +194,17 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AdministeredBrok
 def spark(rewindow_home: Path, request: pytest.FixtureRequest) -> Iterator[SparkSession]:
     """The Spark of all tests.
 
-    A running Spark cannot be given a metastore: it knows one from the start if any of the chosen tests uses one.
+    A running Spark cannot be given a metastore or jars: it knows from the start those that a chosen test uses.
     """
     from spark_jobs.spark.session import spark_session
 
     metastore = None
     if any("hive_metastore" in getattr(item, "fixturenames", ()) for item in request.session.items):
         metastore = request.getfixturevalue("hive_metastore").uri
+    named = {name for item in request.session.items for mark in item.iter_markers("packages") for name in mark.args}
     with pytest.MonkeyPatch.context() as patch:
+        if named:
+            patch.setenv(Variable.PACKAGES, ",".join(sorted(named)))
         patch.setenv(Variable.JAVA_OPTIONS, f"{os.environ[Variable.JAVA_OPTIONS]} {ROOM}")
         # Spark's workers import nothing from the folder that they run in, and some need the tests' own modules.
         patch.setenv("PYTHONPATH", str(Path(__file__).parent.parent))

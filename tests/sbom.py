@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from spark_jobs.spark.jars import pinned
+from spark_jobs.spark import jars
 from spark_jobs.spark.jvm import ivy_folder
 
 _PINNED = re.compile(r"^([A-Za-z0-9._-]+)==", re.MULTILINE)
@@ -24,14 +24,20 @@ def joined(packages: Mapping[str, Any], requirements: str, ivy_cache: Path) -> d
     wanted = {_plain(name) for name in _PINNED.findall(requirements)}
     running = [one for one in packages.get("components", ()) if _plain(one["name"]) in wanted]
     described = _described(ivy_cache)
-    jars = [_jar(name, digest, described.get(name)) for name, digest in sorted(pinned().items())]
-    known = {one["bom-ref"] for one in (*running, *jars)}
+    files = [_jar(name, digest, described.get(name)) for name, digest in sorted(_running_jars())]
+    known = {one["bom-ref"] for one in (*running, *files)}
     depends = [
         one | {"dependsOn": [ref for ref in one.get("dependsOn", ()) if ref in known]}
         for one in packages.get("dependencies", ())
         if one["ref"] in known
     ]
-    return {**packages, "components": [*running, *jars], "dependencies": depends}
+    return {**packages, "components": [*running, *files], "dependencies": depends}
+
+
+def _running_jars() -> list[tuple[str, str]]:
+    """Name and SHA-256 of the pinned jars, without those that only tests use."""
+    list_of_running = jars.LIST.read_text().partition("# Only tests use these.")[0]
+    return [(name, digest) for name, digest in jars.pinned().items() if f"{digest}  {name}\n" in list_of_running]
 
 
 def _plain(name: str) -> str:

@@ -44,6 +44,7 @@ def test_the_list_of_what_runs_has_its_packages_and_each_jar_with_hash_and_licen
     made = joined({"components": components, "dependencies": depends}, "pyspark==4.0.0 \\\n", ivy_folder() / "cache")
     names = {one["bom-ref"]: one for one in made["components"]}
     assert "PySpark" in names and "pytest" not in names
+    assert not any("kafka-streams" in name or "flink-clients" in name for name in names), "only tests use these"
     assert made["dependencies"] == [{"ref": "PySpark", "dependsOn": []}]
     for package in PACKAGES:
         group, artifact, version = package.split(":")

@@ -13,6 +13,7 @@ from rich.text import Text
 from spark_jobs.cli.app import app
 from spark_jobs.cli.options import JsonOption, console, known_pipelines, say_home, starting
 from spark_jobs.errors import DefinitionError
+from spark_jobs.formatting import told
 
 if TYPE_CHECKING:
     from spark_jobs.web.summary import Run
@@ -118,13 +119,14 @@ def _print_run(run: Run, indent: str = "") -> None:
     line = Text(indent)
     line.append(_minute(run.requested_at)).append("  ")
     line.append(run.title, style=_STYLES.get(run.level, ""))
-    line.append(f"  {run.kind}  {run.pipeline}  by {run.requested_by or 'the command line'}", style="dim")
+    by = told(run.requested_by) or "the command line"
+    line.append(f"  {run.kind}  {told(run.pipeline)}  by {by}", style="dim")
     console.print(line)
     below = " " * (len(indent) + 2)
     console.print(Text(f"{below}{run.run_id}"))
     would = "" if run.is_published else "would change: "
     remarks = [f"{would}{changes_in_words(run.changed)}"] if run.changed and any(run.changed.values()) else []
-    remarks += [text for text in (run.message, run.reason and f"reason: {run.reason}") if text]
+    remarks += [told(text) for text in (run.message, run.reason and f"reason: {run.reason}") if text]
     if remarks:
         console.print(Text(below + "; ".join(remarks), style="dim"))
 

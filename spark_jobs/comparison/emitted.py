@@ -64,6 +64,8 @@ _KEPT = ("+I", "I", "INSERT", "C", "CREATE", "R", "+U", "U", "UPDATE", "UPDATE_A
 _RETRACTED = ("-U", "UB", "UPDATE_BEFORE")
 _DELETES = ("-D", "D", "DELETE")
 _KNOWN = (*_KEPT, *_RETRACTED, *_DELETES)
+_FARTHEST = 9 * 10**15
+"""Milliseconds from 1970, in the year 287,000; Spark's timestamps end in 294,000."""
 _ZONED = r"(Z|[+-]\d{2}(:?\d{2})?)\s*$"
 
 
@@ -389,7 +391,7 @@ def canonical_rows(
     at = F.lit(None).cast("bigint")
     if live.emitted_at is not None:
         kind = _instant_type(frame, pipeline, live.emitted_at, live.emitted_at_unit, ("live", "emitted_at"))
-        at = instants(or_null(frame, live.emitted_at), kind, live.emitted_at_unit).milliseconds
+        at = _milliseconds(or_null(frame, live.emitted_at), kind, live.emitted_at_unit)
     order = columns.get(("live", "order"), F.lit(None).cast("int"))
     code = columns.get(("live", "operation"))
     code = None if code is None else F.upper(F.trim(code.cast("string")))
@@ -486,15 +488,21 @@ def _bound(frame: DataFrame, pipeline: Pipeline, columns: WindowColumns, text: s
     value = or_null(frame, text)
     if zone is None:
         kind = _instant_type(frame, pipeline, text, unit, path)
-        return instants(value, kind, unit).milliseconds
+        return _milliseconds(value, kind, unit)
     if isinstance(kind, (TimestampNTZType, StringType)) and unit in ("timestamp", "iso"):
         clock = value.try_cast("timestamp")
         local = F.unix_millis(F.to_utc_timestamp(clock, zone))
         # Text with a zone of its own is an instant already.
         return F.when(value.cast("string").rlike(_ZONED), F.unix_millis(clock)).otherwise(local)
     kind = _instant_type(frame, pipeline, text, unit, path)
-    shown = F.timestamp_millis(instants(value, kind, unit).milliseconds)
+    shown = F.timestamp_millis(_milliseconds(value, kind, unit))
     return F.unix_millis(F.to_utc_timestamp(shown, zone))
+
+
+def _milliseconds(value: Column, kind: DataType, unit: TimeUnit) -> Column:
+    """An instant (epoch ms); null where it is so far away that it, or a sum with it, is no timestamp."""
+    milliseconds = instants(value, kind, unit).milliseconds
+    return F.when(milliseconds.between(-_FARTHEST, _FARTHEST), milliseconds)
 
 
 def _last_offsets(frame: DataFrame, pipeline: Pipeline, live: Live) -> Column:

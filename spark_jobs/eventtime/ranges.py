@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TimeRange:
     """Event times `[start, end)` in epoch ms. A range of windows is chosen by their start."""
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.output import Policy
-from spark_jobs.formatting import iso, moment
+from spark_jobs.formatting import iso, moment, told
 from spark_jobs.lakehouse.change import VISIBLE
 from spark_jobs.orchestration.links import report_path
 from spark_jobs.runs.life.documents import Changes, Gate, Outcome, Request
@@ -121,4 +121,4 @@ def approval_body(folder: RunFolder) -> str:
 
 def escaped(text: Any) -> str:
     """Text of a person or of data as Markdown that is only text."""
-    return "".join(f"\\{c}" if c in r"\`*_{}[]()<>#+!|~" else c for c in str(text or "")).replace("\n", " ")
+    return "".join(f"\\{c}" if c in r"\`*_{}[]()<>#+!|~" else c for c in told(text))

@@ -24,6 +24,7 @@ from spark_jobs.definition.history import FilesHistory, HiveHistory, TableHistor
 from spark_jobs.definition.instants import format_instant
 from spark_jobs.definition.kafka import KafkaHistory, StitchedHistory, TopicAccess
 from spark_jobs.definition.live import FilesEmitted, Live, TableEmitted, TopicEmitted
+from spark_jobs.formatting import told
 from spark_jobs.orchestration.links import report_path
 from spark_jobs.runs.life.documents import Outcome, Request, recorded_definition, status_of
 from spark_jobs.runs.life.status import Stage
@@ -241,6 +242,6 @@ def _facet(folder: RunFolder, request: Request) -> RewindowRunFacet:
         asOf={str(partition): end for partition, end in plan.as_of.items()} if plan else {},
         processingTime=plan and format_instant(plan.processing_time_end),
         changes=dict(outcome.changes) if outcome else {},
-        reason=request.reason,
+        reason=told(request.reason),
         report=report_path(folder.run_id),
     )

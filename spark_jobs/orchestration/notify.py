@@ -10,6 +10,7 @@
 that changes numbers that readers have had); left out, all.
 The arguments' templates see `rewindow`: `event`, `run_id`, `pipeline`, `message`, `report` (a path on the server), and
 `periods`, the days or hours whose windows the run changes, such as `2026-12-01T00:00:00`.
+Each text is one line, visible and cut.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from airflow.sdk import BaseNotifier
 from airflow.sdk.definitions.context import Context
 
 from spark_jobs.errors import EnvironmentSetupError, first_line
+from spark_jobs.formatting import told
 from spark_jobs.orchestration.airflow_names import AirflowSkipException
 from spark_jobs.orchestration.links import report_path
 from spark_jobs.orchestration.run_ids import run_id_of
@@ -90,13 +92,13 @@ def say_why(context: Context) -> None:
     problem = context.get("exception")
     lines = str(problem or "").splitlines()
     if lines:
-        log.error("%s", lines[0])
+        log.error("%s", told(lines[0]))
 
 
 def say_before_traceback(to: Any, problem: Exception) -> None:
     """Log why a task fails in one plain line. What comes after Airflow's traceback is in a closed group of its page."""
     if not isinstance(problem, AirflowSkipException):
-        to.error("%s", first_line(problem))
+        to.error("%s", told(first_line(problem)))
 
 
 def notify(event: str, context: Context) -> None:
@@ -108,9 +110,9 @@ def notify(event: str, context: Context) -> None:
         "event": event,
         "run_id": run_id,
         "pipeline": getattr(context.get("task"), "pipeline", ""),
-        "message": _message(event, outcome, run_id),
+        "message": told(_message(event, outcome, run_id)),
         "report": report_path(run_id),
-        "periods": list(changes.changed_periods) if changes else [],
+        "periods": [told(period) for period in changes.changed_periods] if changes else [],
     }
     log.info("notifying of %s: %s", event, facts["message"])
     try:

@@ -16,13 +16,14 @@ from pyspark.sql.types import NumericType, StringType
 
 from spark_jobs.definition import Pipeline
 from spark_jobs.errors import DefinitionError, EmptyRangeError
+from spark_jobs.formatting import LONGEST
 
 SLACK = 0.5
 """A range is widened at each end by this share of its width."""
 NULL_SLACK = 0.05
 """The share of nulls may become larger by this much."""
 MAX_VALUES = 20
-"""Keys with at most so many values get an expectation that lists them."""
+"""Keys with at most so many values get an expectation that lists them, unless one is longer than a person reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,7 @@ def profile(windows: DataFrame, pipeline: Pipeline) -> Profile:
     for key in (key for key in keys if totals[f"rw_values_{key}"] <= MAX_VALUES):
         found = windows.select(f"`{key}`").where(F.col(f"`{key}`").isNotNull()).distinct().limit(MAX_VALUES + 1)
         texts = sorted(row[0] for row in found.collect())
-        if 0 < len(texts) <= MAX_VALUES:
+        if 0 < len(texts) <= MAX_VALUES and max(map(len, texts)) <= LONGEST:
             values[key] = texts
     return Profile(rows, {name: 1 - totals[f"rw_count_{name}"] / rows for name in names}, ranges, values)
 

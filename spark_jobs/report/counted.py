@@ -142,7 +142,8 @@ class View(Part):
     def _counted(cls, data: Any) -> Any:
         if not isinstance(data, Mapping) or "line" not in data:
             return data
-        return {**data, "shown": {name: len(data[name]) for name in Shown.model_fields}}
+        drawn = {name: data.get(name) for name in Shown.model_fields}
+        return {**data, "shown": {name: len(points) for name, points in drawn.items() if isinstance(points, list)}}
 
 
 class Standstill(Part):

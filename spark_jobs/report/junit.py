@@ -14,6 +14,9 @@ from spark_jobs.report.model import Expectation, Live, Report
 from spark_jobs.report.verdict import ENDED_BADLY, ENDED_WELL, UNKNOWN
 from spark_jobs.runs.work.unmet import observed_in_words
 
+_LONGEST = 2000
+"""The most characters of a message."""
+
 
 class _Outcome(StrEnum):
     """The element of a test case that did not pass."""
@@ -34,11 +37,11 @@ def junit_xml(report: Report) -> bytes:
     if report.live:
         suites["live job"] = list(_live(report.live))
     for number, result in enumerate(report.expectations.results if report.expectations else (), 1):
-        suites.setdefault(plain(result.suite or "expectations"), []).extend(_cases(result, number))
+        suites.setdefault(result.suite or "expectations", []).extend(_cases(result, number))
     together = [case for cases in suites.values() for case in cases]
     xml = Element("testsuites", {"name": f"rewindow {report.run.run_id}", **_counts(together), "time": "0.0"})
     for name, cases in suites.items():
-        SubElement(xml, "testsuite", {"name": name, **_counts(cases), "time": "0"}).extend(cases)
+        xml.append(_suite(name, cases))
     return ElementTree.tostring(xml, encoding="utf-8")
 
 
@@ -49,21 +52,31 @@ def _counts(cases: Sequence[Element]) -> dict[str, str]:
     return {"tests": str(len(cases))} | {name: str(tags.count(tag)) for name, tag in counted.items()}
 
 
+# XML has no place for some characters that data have: all texts pass through these four.
+
+
+def _suite(name: str, cases: Sequence[Element]) -> Element:
+    suite = Element("testsuite", {"name": plain(name), **_counts(cases), "time": "0"})
+    suite.extend(cases)
+    return suite
+
+
 def _test_case(name: str, of: str) -> Element:
-    return Element("testcase", name=name, classname=f"rewindow.{of}")
+    return Element("testcase", name=plain(name, _LONGEST), classname=plain(f"rewindow.{of}"))
 
 
 def _did_not_pass(case: Element, outcome: _Outcome, message: str, kind: str) -> None:
-    SubElement(case, outcome, {name: text for name, text in (("message", message), ("type", kind)) if text})
+    said = {"message": plain(message, _LONGEST), "type": plain(kind)}
+    SubElement(case, outcome, {name: text for name, text in said.items() if text})
 
 
 def _says(case: Element, output: str) -> None:
-    SubElement(case, "system-out").text = output
+    SubElement(case, "system-out").text = plain(output, _LONGEST)
 
 
 def _outcome(report: Report) -> Element:
     verdict, run = report.verdict, report.run
-    case = _test_case(plain(run.run_id), plain(run.pipeline or "run"))
+    case = _test_case(run.run_id, run.pipeline or "run")
     message = f"{verdict.title}: {verdict.sentence}"
     if verdict.status in ENDED_BADLY:
         _did_not_pass(case, _Outcome.FAILURE, message, verdict.status)
@@ -79,16 +92,16 @@ def _live(live: Live) -> Iterator[Element]:
     """A case for each verdict on the live job's windows, and one for each of several deployments."""
     if live.problem:
         case = _test_case("compared", "live")
-        _did_not_pass(case, _Outcome.SKIPPED, plain(live.problem, 2000), "not compared")
+        _did_not_pass(case, _Outcome.SKIPPED, live.problem, "not compared")
         yield case
     for one in live.verdicts:
-        kind = plain(one.verdict) if one.verdict in UNEXPLAINED else ""
-        yield _compared(plain(one.verdict), "live", f"{one.windows} windows. {one.sentence}", kind)
+        kind = one.verdict if one.verdict in UNEXPLAINED else ""
+        yield _compared(one.verdict, "live", f"{one.windows} windows. {one.sentence}", kind)
     for one in live.deployments:
         most_first = sorted(one.verdicts.items(), key=lambda item: (-item[1], item[0]))
         counts = ", ".join(f"{count} {plain(verdict)}" for verdict, count in most_first if count)
         message = f"{one.windows} windows: {counts or 'none compared'}"
-        yield _compared(plain(one.name), "live.deployments", message, "different" if one.different else "")
+        yield _compared(one.name, "live.deployments", message, "different" if one.different else "")
 
 
 def _compared(name: str, of: str, message: str, kind: str) -> Element:
@@ -107,7 +120,7 @@ def _cases(result: Expectation, number: int) -> Iterator[Element]:
         one = result.model_copy(
             update={**day.model_dump(exclude={"day"}), "days": None, "days_failed": 0, "failed_days": ()}
         )
-        yield _case(one, number, f", {plain(day.day)}")
+        yield _case(one, number, f", {day.day}")
     if not result.failed_days or result.days_failed > len(result.failed_days):
         yield _case(result, number)
     elif result.days and result.days > result.days_failed:
@@ -119,14 +132,14 @@ def _cases(result: Expectation, number: int) -> Iterator[Element]:
 def _case(result: Expectation, number: int, day: str = "") -> Element:
     description = result.description or result.expectation or ""
     column = f" ({plain(result.column)})" if result.column else ""
-    case = _test_case(f"{number}. {plain(description)}{column}{day}", plain(result.suite or "expectations"))
+    case = _test_case(f"{number}. {plain(description)}{column}{day}", result.suite or "expectations")
     found = plain(result.observed) if result.days is None else observed_in_words(result)
     observed = f"observed {found}, expected {plain(result.threshold)}"
     if result.error:
-        _did_not_pass(case, _Outcome.ERROR, plain(result.error, 2000), plain(result.expectation))
+        _did_not_pass(case, _Outcome.ERROR, result.error, result.expectation or "")
     elif not result.success:
         outcome = _Outcome.FAILURE if result.severity == Severity.CRITICAL else _Outcome.SKIPPED
-        _did_not_pass(case, outcome, f"{plain(result.severity)}: {observed}", plain(result.expectation))
+        _did_not_pass(case, outcome, f"{plain(result.severity)}: {observed}", result.expectation or "")
     else:
         _says(case, observed)
     return case

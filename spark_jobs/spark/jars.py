@@ -116,7 +116,7 @@ def fetch_jars(package: str, what: str) -> Path:
     """
     folder = package_folder(package)
     if folder.is_dir():
-        _check_package(folder, package)
+        _check_package(folder)
         return folder
     ivy = next((Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar"))
     group, artifact, version = package.split(":")
@@ -134,7 +134,7 @@ def fetch_jars(package: str, what: str) -> Path:
                 package,
                 "They come from Maven Central, once. Check the network and try again.",
             )
-        _check_package(fetched, package)
+        _check_package(fetched)
         fetched.chmod(0o755)
         with suppress(OSError):  # another process was faster
             fetched.rename(folder)
@@ -143,11 +143,12 @@ def fetch_jars(package: str, what: str) -> Path:
     return folder
 
 
-def _check_package(folder: Path, package: str) -> None:
-    check_jars(sorted(folder.glob("*.jar")), [package], folder / "checked.json")
+def _check_package(folder: Path) -> None:
+    """Nobody adds packages to those that Rewindow fetches itself: each of their jars is pinned."""
+    check_jars(sorted(folder.glob("*.jar")), (), folder / "checked.json")
 
 
-_LIST = Path(__file__).parent / "jars.sha256"
+LIST = Path(__file__).parent / "jars.sha256"
 _IN_IVYS_FOLDER = re.compile(r"^[A-Za-z][\w.-]*?_(?=[^_])")
 """The group before the artifact, as Ivy names the jars of `spark.jars.packages`."""
 
@@ -158,7 +159,7 @@ Stamps = Mapping[str, tuple[int, int]]
 @cache
 def pinned() -> Mapping[str, str]:
     """SHA-256 by the name of the file, `artifact-version.jar`."""
-    lines = (line.split() for line in _LIST.read_text().splitlines() if line and not line.startswith("#"))
+    lines = (line.split() for line in LIST.read_text().splitlines() if line and not line.startswith("#"))
     return {name: digest for digest, name in lines}
 
 

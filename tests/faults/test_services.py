@@ -38,6 +38,7 @@ from tests.registry import SchemaRegistry
 from tests.runs.small_nights import log_of, pipeline, tables_of
 from tests.runs.small_runs import T0, write
 from tests.services.hive_metastore import HiveMetastore
+from tests.services.postgresql import DRIVER, catalog_of, postgresql
 from tests.sources.avro import framed, zigzag
 
 SECONDS = 300
@@ -49,6 +50,7 @@ class Service(StrEnum):
 
     REST_CATALOG = "REST catalog"
     HIVE_CATALOG = "Hive catalog"
+    POSTGRESQL_CATALOG = "PostgreSQL catalog"
     KAFKA = "Kafka"
     REGISTRY = "schema registry"
 
@@ -81,6 +83,7 @@ def surroundings(
     starts = {
         Service.REST_CATALOG: _rest_catalog,
         Service.HIVE_CATALOG: lambda spark, folder: _hive_catalog(folder, request.getfixturevalue("hive_metastore")),
+        Service.POSTGRESQL_CATALOG: _postgresql_catalog,
         Service.KAFKA: _kafka,
         Service.REGISTRY: _registry,
     }
@@ -114,6 +117,12 @@ def _hive_catalog(folder: Path, metastore: HiveMetastore) -> Iterator[Surroundin
             "warehouse": str(folder / "warehouse"),
         }
         yield Surrounding(spark_session("hive catalog", catalog=catalog), proxy, _of_files(folder))
+
+
+def _postgresql_catalog(spark: SparkSession, folder: Path) -> Iterator[Surrounding]:
+    with postgresql() as at, Proxy(*at) as proxy:
+        catalog = catalog_of("127.0.0.1", proxy.port, str(folder / "warehouse"))
+        yield Surrounding(spark_session("postgresql catalog", catalog=catalog), proxy, _of_files(folder))
 
 
 def _of_files(folder: Path) -> Callable[[str], Pipeline]:
@@ -187,11 +196,20 @@ FAULTS = [fault for fault in Fault if fault is not Fault.NONE]
 MATRIX = list(itertools.product(Service, Stage, FAULTS))
 IN_SHORT = (Service.HIVE_CATALOG, Stage.PUBLISH, Fault.FOREIGN)
 NUMBERS = itertools.count()
+JARS = {
+    Service.POSTGRESQL_CATALOG: DRIVER,
+}
+
+
+def _marks(cell: tuple[Service, Stage, Fault]) -> list[pytest.MarkDecorator]:
+    """A long test, but for one; and the jars that it needs."""
+    jars = [pytest.mark.packages(JARS[cell[0]])] if cell[0] in JARS else []
+    return jars if cell == IN_SHORT else [pytest.mark.long, *jars]
 
 
 @pytest.mark.parametrize(
     ("service", "stage", "fault"),
-    [pytest.param(*cell, marks=[] if cell == IN_SHORT else [pytest.mark.long]) for cell in MATRIX],
+    [pytest.param(*cell, marks=_marks(cell)) for cell in MATRIX],
 )
 def test_a_fault_of_a_service_loses_nothing_and_is_told_in_a_sentence(
     surroundings: Callable[[Service], Surrounding], service: Service, stage: Stage, fault: Fault
@@ -206,7 +224,6 @@ def test_a_fault_of_a_service_loses_nothing_and_is_told_in_a_sentence(
     began = time.monotonic()
     problem = _run(around, disturbed, stage, fault)
     assert time.monotonic() - began < SECONDS
-    around.proxy.set(Fault.NONE)
     if problem is not None:
         assert "\n" not in str(problem) and problem.hint, problem
     reconcile(around.spark, disturbed, NoProgress())
@@ -232,4 +249,6 @@ def _run(around: Surrounding, defined: Pipeline, stage: Stage, fault: Fault) -> 
             reconcile(around.spark, defined, NoProgress())
     except RewindowError as problem:
         return problem
+    finally:
+        around.proxy.set(Fault.NONE)
     return None

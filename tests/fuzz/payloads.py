@@ -47,7 +47,10 @@ _JSON_VALUE = re.compile(rb':\s*("(?:[^"\\]|\\.)*"|\[[^\]]*\]|[^,{}\[\]]+)')
 
 _ARRIVAL = 1_357_034_400_000
 _SECTIONS: Mapping[str, Any] = {"event_time": {"expression": "ts", "unit": "ms"}}
-_SPARK: Mapping[str, Any] = {"engine": "spark", "watermark": {"delay": "10 minutes", "checkpoint": "/c"}}
+_SPARK: Mapping[str, Any] = {
+    "engine": "spark", "watermark": {"delay": "10 minutes", "checkpoint": "/c"},
+    "event_time": {"expression": "ts", "unit": "ms", "missing": "quarantine"},
+}  # fmt: skip
 _OF_TEXT: Mapping[str, Any] = {"event_time": {"expression": "get_json_object(value, '$.ts')", "unit": "ms"}}
 
 Schemas = PinnedSchemas | None

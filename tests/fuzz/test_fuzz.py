@@ -43,6 +43,19 @@ def test_a_sample_of_records_has_no_fault(spark: SparkSession, kind: BatchKind) 
     assert tally.inputs == RECORDS
 
 
+FOUND = {
+    "emitted-json": b'{"s": 9223372036854775807, "op": "d"}',
+    "emitted-csv": b"UA,-9223372036854775808,1,c,",
+}
+"""Records that have ended a job."""
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_what_was_found_has_an_outcome(spark: SparkSession, name: str) -> None:
+    kind = next(kind for kind in ON_SPARK if kind.name == name)
+    assert kind.outcomes(spark, [FOUND[name]]) == {0: ["cannot be used: no readable window bounds"]}
+
+
 def _planted(kind: Kind, fault: Callable[[Any], object], limit: Limit | None = None) -> Kind:
     """The kind, with a fault that only inputs have that are neither refused nor as they were."""
 

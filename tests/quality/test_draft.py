@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from pyspark.sql import functions as F
 
 from spark_jobs.errors import DefinitionError, EmptyRangeError
 from spark_jobs.quality.draft import drafted, profile, widened, write
@@ -59,6 +60,16 @@ def test_a_reviewed_suite_is_not_overwritten(flights: StagedRun, suites_folder) 
     assert (folder / "departures_hourly.json").read_text() == "reviewed"
     write({"name": "x", "expectations": []}, folder / "departures_hourly.json", force=True)
     assert json.loads((folder / "departures_hourly.json").read_text()) == {"name": "x", "expectations": []}
+
+
+def test_a_hostile_key_stays_a_value_and_a_long_one_is_not_listed(flights: StagedRun, suites_folder) -> None:
+    path: Path = suites_folder("unused.txt", "") / "hostile.json"
+    for key, is_listed in (('x"],\n \u202e\x1b ${HOME}', True), ("x" * (1 << 20), False)):
+        profiled = profile(flights.staged.limit(9).withColumn("carrier", F.lit(key)), flights.pipeline)
+        assert profiled.values.get("carrier") == ([key] if is_listed else None)
+        write(drafted(flights.pipeline, profiled, "demo.departures_hourly"), path, force=True)
+        assert json.loads(path.read_text())["name"] == flights.pipeline.name
+        assert all(len(line) < 2_000 and line.isprintable() for line in path.read_text().splitlines())
 
 
 def test_there_is_nothing_to_draft_from_no_windows(flights: StagedRun) -> None:

@@ -1,104 +1,41 @@
-"""Each place of a run's documents that takes a text, filled with texts that no page may obey; found from the models."""
+"""No page and no file of a run's report obeys a text of its documents."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from copy import deepcopy
 from pathlib import Path
-from typing import Any
+from xml.etree import ElementTree
 
 import pytest
-from pydantic import ValidationError
 
 from spark_jobs.report import build
-from spark_jobs.runs.life.documents import Document
-from spark_jobs.runs.life.store import PAGE, RunFolder
-from spark_jobs.runs.work.corrected import DeliveredCorrections
-from tests.report.documents import written
-
-EVIL = (
-    """x"'><img src=x onerror=alert(1)><svg/onload=alert(1)></title></style><script>alert(1)</script><!-- ${HOME} """
-    "{{ 7 * 7 }} '; DROP TABLE x; -- \u202egnp.exe \x00\x1b]52;c;aGk=\x07 \ud800 \n- a: b\r\n"
-)
-HOSTILE = {"markup": EVIL, "address": "javascript:alert(1)"}
-MARK = "a text"
-assert DeliveredCorrections
+from spark_jobs.report.assembled import report_of
+from spark_jobs.report.documents import Documents
+from spark_jobs.report.junit import junit_xml
+from spark_jobs.runs.life.store import PAGE
+from tests.report.hostile import HOSTILE, OBEYED, hostile_run
 
 
-def documents(kind: type = Document) -> Iterator[type[Document]]:
-    """The documents that a file of a run has."""
-    for one in kind.__subclasses__():
-        yield one
-        yield from documents(one)
-
-
-def places(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
-    """The paths of texts and of empty places in a document."""
-    if isinstance(value, dict):
-        for name, part in value.items():
-            yield from places(part, (*path, name))
-    elif isinstance(value, list):
-        for number, part in enumerate(value[:3]):  # the others are like these
-            yield from places(part, (*path, number))
-    elif value is None or isinstance(value, str):
-        yield path
-
-
-def with_text(content: dict[str, Any], path: tuple[str | int, ...], text: str) -> dict[str, Any]:
-    changed: Any = deepcopy(content)
-    at = changed
-    for step in path[:-1]:
-        at = at[step]
-    at[path[-1]] = text
-    return changed
-
-
-def filled(kind: type[Document], content: dict[str, Any], text: str) -> tuple[dict[str, Any], int]:
-    """The document with the text in each place where its model takes it, and how many these are."""
-    whole = {name: None for name in kind.model_fields if name not in content} | content
-    taken = 0
-    for path in places(whole):
-        if path[0] in ("run_id", "pipeline", "format"):
-            continue  # names that are checked before a folder is opened
-        changed = with_text(whole, path, text)
-        try:
-            kind.model_validate({name: part for name, part in changed.items() if part is not None})
-        except (ValidationError, ValueError):
-            continue
-        whole, taken = changed, taken + 1
-    return {name: part for name, part in whole.items() if part is not None}, taken
-
-
-def replaced(value: Any, text: str) -> Any:
-    """The document with the text in the place of each mark."""
-    if isinstance(value, dict):
-        return {name: replaced(part, text) for name, part in value.items()}
-    if isinstance(value, list):
-        return [replaced(part, text) for part in value]
-    return text if value == MARK else value
-
-
-def hostile_run(folder: Path, text: str) -> tuple[RunFolder, int]:
-    run = written(folder, approval={"decision": "rejected", "by": "ann", "at": "now", "comment": "no"})
-    count = 0
-    for kind in documents():
-        file = getattr(kind, "FILE", None)
-        content = run.read(file) if file else None
-        if content is not None:
-            changed, taken = filled(kind, content, MARK)
-            run.write(file, replaced(changed, text))
-            count += taken
-    return run, count
-
-
-@pytest.mark.parametrize("name", HOSTILE)
-def test_no_text_of_a_document_is_markup_or_an_address_that_runs(tmp_path: Path, opened, name: str) -> None:
-    run, count = hostile_run(tmp_path, HOSTILE[name])
-    assert count > 60
+@pytest.mark.parametrize(("name", "with_all"), [("markup", True), ("address", False), ("megabyte", True)])
+def test_no_text_of_a_document_is_markup_or_an_address_that_runs(
+    tmp_path: Path, opened, name: str, with_all: bool
+) -> None:
+    run, count = hostile_run(tmp_path, HOSTILE[name], with_all=with_all)
+    assert count > (200 if with_all else 60)
     build.build_report(run)
     page = opened(Path(run.address(PAGE)))
     assert page.locator("script, iframe, object, embed, img, form, base").count() == 0
     assert page.evaluate("document.querySelectorAll('[onerror], [onload], [onclick]').length") == 0
     assert page.evaluate("[...document.querySelectorAll('a')].filter(a => a.protocol === 'javascript:').length") == 0
-    assert not {"\x00", "\x1b", "\x07", "\u202e"} & set(page.locator("body").inner_text())
-    assert Path(run.address(PAGE)).stat().st_size < 8 << 20
+    assert not OBEYED & set(page.locator("body").inner_text())
+    assert Path(run.address(PAGE)).stat().st_size < 1 << 20
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_junit_holds_each_text_as_text_and_cuts_it(tmp_path: Path, name: str) -> None:
+    run, _ = hostile_run(tmp_path, HOSTILE[name])
+    xml = junit_xml(report_of(Documents.of(run)))
+    assert len(xml) < 1 << 20
+    texts = [text for one in ElementTree.fromstring(xml).iter() for text in (*one.attrib.values(), one.text or "")]
+    assert len(texts) > 60
+    assert not OBEYED & set("".join(texts))
+    assert max(map(len, texts)) < 5_000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 import pytest
 from pyspark.sql import SparkSession
@@ -57,3 +58,19 @@ def test_many_conditions_are_one(spark: SparkSession) -> None:
     assert numbers.where(all_of(~one for one in conditions)).count() == 2
     assert numbers.where(any_of([])).count() == 0
     assert numbers.where(all_of([])).count() == 3
+
+
+def test_the_order_of_a_map_does_not_depend_on_the_records_before(spark: SparkSession) -> None:
+    """Avro's reader fills the map of the record before again, and a larger one has its entries in another order."""
+    values = {"type": "map", "values": {"type": "map", "values": "long"}}
+    schema = {"type": "record", "name": "r", "fields": [{"name": "m", "type": {"type": "array", "items": values}}]}
+    written = json.dumps(schema)
+
+    def record(keys: Sequence[str]) -> bytes:
+        return encoded(spark, schema, {"m": [{key: {key: 1, "a": 2} for key in keys}]})
+
+    few, many = record(["u", "k", "AaAa", "BBBB"]), record([f"key {n}" for n in range(2_000)])
+    frame = spark.createDataFrame([(few,), (many,), (few,)], "value BINARY").coalesce(1)
+    decoded = decode_avro(frame, F.col("value"), written, avro_fields(spark, written), framed=False)
+    alone, _, beside = [row[0] for row in decoded.select(F.to_json("m")).collect()]
+    assert alone == beside == '[{"AaAa":{"AaAa":1,"a":2},"BBBB":{"BBBB":1,"a":2},"k":{"a":2,"k":1},"u":{"a":2,"u":1}}]'

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,7 @@ from spark_jobs.spark.jars import (
     pinned,
     with_jar_files,
 )
-from spark_jobs.spark.jvm import PACKAGES, ivy_folder, jar_file, jvm_settings, packages
+from spark_jobs.spark.jvm import DELTA, PACKAGES, ivy_folder, jar_file, jvm_settings, packages
 
 
 @pytest.fixture
@@ -146,7 +147,27 @@ def test_a_changed_jar_of_a_broker_is_refused(tmp_path: Path, monkeypatch) -> No
         fetch_jars(package, "the broker's")
 
 
-def test_the_packages_that_are_fetched_with_the_locked_spark_are_pinned() -> None:
-    assert [
-        package for package in (*PACKAGES, KAFKA_PACKAGE, PARSER_PACKAGE, RUNTIME_PACKAGE) if not is_pinned(package)
-    ] == []
+COORDINATE = re.compile(r"\b(?!org\.example)[a-z]\w*(?:\.\w+)+:[A-Za-z][\w.-]+:\d[\w.-]*\w")
+ROOT = Path(__file__).parents[2]
+
+
+def named_packages() -> set[str]:
+    """The Maven coordinates that code, documents and the image name."""
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    files = (ROOT / name for name in listed if name.endswith((".py", ".md", ".yaml", "Dockerfile")))
+    return {package for file in files for package in COORDINATE.findall(file.read_text())}
+
+
+def test_each_package_that_is_named_somewhere_is_pinned() -> None:
+    named = named_packages()
+    assert {*PACKAGES, DELTA, KAFKA_PACKAGE, PARSER_PACKAGE, RUNTIME_PACKAGE} <= named
+    assert sorted(package for package in named if not is_pinned(package)) == []
+
+
+def test_a_package_that_rewindow_fetches_itself_must_be_pinned(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    folder = package_folder("org.example:more:1.0")
+    folder.mkdir(parents=True)
+    (folder / "more-1.0.jar").write_bytes(b"other")
+    with pytest.raises(EnvironmentSetupError, match="expected no SHA-256, because it is not pinned"):
+        fetch_jars("org.example:more:1.0", "the example's")

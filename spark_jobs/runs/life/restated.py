@@ -7,7 +7,7 @@ restatement. No Spark in this module.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import date
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -103,7 +103,10 @@ def _key(key: dict[str, Any]) -> str:
 
 
 def _day(text: str) -> str:
-    return f"{datetime.fromisoformat(text).replace(tzinfo=UTC):%-d %B %Y}" if text else "one day"
+    try:
+        return f"{date.fromisoformat(text):%-d %B %Y}" if text else "one day"
+    except ValueError:
+        return plain(text, 40)
 
 
 def beyond(tolerance: Restatement, restated: Restated) -> Iterator[str]:

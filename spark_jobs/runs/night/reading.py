@@ -39,7 +39,7 @@ BucketRow = Annotated[Bucket, PlainSerializer(_row_of), BeforeValidator(_bucket_
 """A bucket as a row of its numbers: a document has thousands of them."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PartitionReading:
     """What was read of one partition: offsets below `end`, in buckets by `offset >> shift`."""
 
@@ -57,7 +57,7 @@ class PartitionReading:
         return Buckets(self.shift, self.buckets)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Reading:
     """What was read.
 

@@ -30,7 +30,7 @@ from spark_jobs.runs.night.reading import Reading
 from spark_jobs.runs.work.stages import ReplayChunk, chunk_stages
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Cost:
     """What a run will read, and the `seconds` of its stages, estimated from so many earlier `runs`."""
 

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StringType, StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructType
 
 from spark_jobs.pins import PinnedSchemas
 from spark_jobs.sources.records.avro_resolution import incompatibility, other_logical_type, parsed_schema
@@ -115,10 +115,28 @@ def _decoded(
         reason = reason.when(F.exists(F.array(record), is_broken), NOT_UTF8)
     if why_not is not None:
         reason = F.coalesce(why_not, reason)
-    columns: Mapping[str, Column] = {name: record[name] for name in fields.names}
+    columns: Mapping[str, Column] = {field.name: _in_order(record[field.name], field.dataType) for field in fields}
     return decoded.withColumns({**columns, REASON: F.when(value.isNull(), NO_VALUE).otherwise(reason)}).drop(
         _DECODED, _BODY
     )
+
+
+def _in_order(value: Column, kind: DataType) -> Column:
+    """The value with the entries of its maps by key. Avro's reader leaves them in an order of the records before."""
+    match kind:
+        case MapType():
+            keys = F.array_sort(F.map_keys(value))
+            return F.map_from_arrays(keys, F.transform(keys, lambda key: _in_order(value[key], kind.valueType)))
+        case ArrayType() if _has_map(kind):
+            return F.transform(value, lambda one: _in_order(one, kind.elementType))
+        case StructType() if _has_map(kind):
+            parts = (_in_order(value[field.name], field.dataType).alias(field.name) for field in kind)
+            return F.when(value.isNotNull(), F.struct(*parts))
+    return value
+
+
+def _has_map(kind: DataType) -> bool:
+    return '"map"' in kind.json()
 
 
 def _marked(schema: str) -> str:
