@@ -123,7 +123,7 @@ def plan(
     check_range(loaded, options["start"], options["end"])
     check_order(loaded, options["mode"])
     spark = session(loaded, "plan")
-    planned = make_plan(spark, loaded, **options)
+    planned = make_plan(spark, loaded, counts_undecided=True, **options)
     planned = with_change(spark, loaded, planned)
     if as_json:
         print(planned.to_json())

@@ -73,7 +73,8 @@ def plan_stage(
         end_policy.prepare()
     refuse_known_run_of_another(spark, folder, pipeline)
     with progress.stage("plan", pipeline.name):
-        plan = make_plan(spark, pipeline, **requested.plan_options(pipeline))
+        alone = requested.dry_run is DryRun.PLAN
+        plan = make_plan(spark, pipeline, counts_undecided=alone, **requested.plan_options(pipeline))
         plan = with_change(spark, pipeline, plan)
     if plan.fidelity not in ("recorded", "log_order") and plan.mode != Mode.COMPLETE and not requested.accept_degraded:
         plan.write(folder)

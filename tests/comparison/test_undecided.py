@@ -112,7 +112,7 @@ def test_evidence_decides_what_only_a_checkpoint_does(
 
 
 def test_the_plan_says_how_many_records_only_a_checkpoint_decides(spark, tmp_path: Path, monkeypatch) -> None:
-    plan = make_plan(spark, job(tmp_path, "planned"))
+    plan = make_plan(spark, job(tmp_path, "planned"), counts_undecided=True)
     assert plan.undecided == Undecided(records=1, windows=1)
     assert json.loads(plan.to_json())["undecided"] == {"records": 1, "windows": 1}
     said = "1 record of 1 window can be undecided: only the live job's checkpoints say whether they were counted"
@@ -132,7 +132,7 @@ def test_the_plan_says_how_many_records_only_a_checkpoint_decides(spark, tmp_pat
     ],
 )
 def test_a_checkpoint_interval_narrows_what_the_plan_says(spark, tmp_path: Path, section: str, found: object) -> None:
-    plan = make_plan(spark, job(tmp_path, "narrowed", section=section))
+    plan = make_plan(spark, job(tmp_path, "narrowed", section=section), counts_undecided=True)
     assert plan.undecided == found
     assert bool(found == Undecided(1, 1)) == any("undecided" in reason for reason in plan.fidelity_reasons)
 
@@ -157,7 +157,7 @@ def counted_in(defined: Pipeline, records: list[Record], partitions: list[int]) 
 def test_the_plan_of_real_flights_says_how_many_records_the_subtasks_hold_back(spark, tmp_path, monkeypatch) -> None:
     defined = of_flights(tmp_path, "{}")
     ends = dict.fromkeys(range(3), 2_500)
-    plan = make_plan(spark, defined, as_of=ends)
+    plan = make_plan(spark, defined, as_of=ends, counts_undecided=True)
     rows = good(read_planned(spark, defined, plan)).orderBy("rw_arrival", "rw_partition", "rw_offset").collect()
     columns = ("rw_partition", "rw_offset", "rw_arrival", "carrier", "rw_event_time")
     records = [Record(*(row[name] for name in columns)) for row in rows]
@@ -166,4 +166,6 @@ def test_the_plan_of_real_flights_says_how_many_records_the_subtasks_hold_back(s
     assert plan.undecided is not None
     assert plan.undecided.records == in_one - counted_in(defined, records, partitions) > 0
     monkeypatch.setattr(FlinkRules, "is_undecided", lambda *given: None)
-    assert make_plan(spark, defined, as_of=ends).undecided == Undecided(0, 0), "a fault in the rule is not seen"
+    assert make_plan(spark, defined, as_of=ends, counts_undecided=True).undecided == Undecided(0, 0), (
+        "a fault in the rule is not seen"
+    )

@@ -117,6 +117,7 @@ def make_plan(
     beyond_limits: bool = False,
     another_log: bool = False,
     recorded: Recorded | None = None,
+    counts_undecided: bool = False,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> Plan:
     """Plan the windows with a start in `[start, end)`, both epoch ms; default: all that the history holds.
@@ -126,7 +127,8 @@ def make_plan(
     its canonical records where the caller has them already, see `planned_records`; `seen` and `reading` are what the
     caller knows of them without reading all. `beyond_limits`: the run may cost more than the definition's `limits`.
     `another_log`: the history may be another log than the one that was read before.
-    `recorded`: what the live job has recorded up to `as_of`, where the caller knows it.
+    `recorded`: what the live job has recorded up to `as_of`, where the caller knows it. `counts_undecided`: a replay
+    counts the records that only the live job's moment decides; a run that computes the windows does not pay for it.
 
     Raises EmptyRangeError where there is nothing to do, DefinitionError where the published table has a column of
     another type or the run costs more than `limits` allow, HistoryError where the history breaks a rule or a faithful
@@ -195,7 +197,7 @@ def make_plan(
     recorded = recorded or engine.recorded(spark, pipeline, as_of)
     ends_at = _processing_time_end(recorded, seen)
     undecided = None
-    if mode is not Mode.COMPLETE:
+    if counts_undecided and mode is not Mode.COMPLETE:
         history = History(good(below), seen.event_times, ends_at)
         undecided = undecided_in(pipeline, history, [p.partition for p in partitions], slices)
     in_doubt = () if undecided is None or not undecided.records else (undecided.in_words(),)

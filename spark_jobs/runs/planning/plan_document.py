@@ -82,7 +82,7 @@ class Plan(Document):
     decoded, `lookup`: the snapshot that records are looked up in, see `OpenHistory`; `inputs`: the same of each input
     of a union. `cost`: what the run costs; None where it reads new records alone. `another_log`: how the history
     differs from the log that was read for what is published, all of which goes; empty: it is the same log. `undecided`:
-    the records that only the live job's moment decides; None: there can be none. The end is
+    the records that only the live job's moment decides; None: there can be none, or nobody has counted them. The end is
     `partitions` (their `end_offset`) and `processing_time_end`, up to which the live job's timer has run.
     """
 
