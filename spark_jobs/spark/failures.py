@@ -25,7 +25,7 @@ _METASTORE = re.compile(
 )
 _CATALOG = re.compile(
     r"org\.apache\.iceberg\.exceptions\.(REST|Service(Unavailable|Failure)|CommitStateUnknown)Exception|"
-    r"org\.apache\.iceberg\.jdbc\.Unchecked|org\.apache\.iceberg\.hive\.RuntimeMetaException|org\.apache\.thrift\.\w+"
+    r"org\.apache\.iceberg\.jdbc\.Unchecked|org\.apache\.iceberg\.hive\.RuntimeMetaException|T(Application|Protocol|Transport)Exception"
 )
 _EXPRESSION = re.compile(
     r"^\[?(CAST_INVALID_INPUT|CAST_OVERFLOW|CANNOT_PARSE_TIMESTAMP|ARITHMETIC_OVERFLOW|DIVIDE_BY_ZERO|"
