@@ -25,9 +25,8 @@ _METASTORE = re.compile(
 )
 _CATALOG = re.compile(
     r"org\.apache\.iceberg\.exceptions\.(REST|Service(Unavailable|Failure)|CommitStateUnknown)Exception|"
-    r"org\.apache\.iceberg\.jdbc\.Unchecked|org\.apache\.iceberg\.hive\.RuntimeMetaException|org\.apache\.thrift\.\w+"
+    r"org\.apache\.iceberg\.jdbc\.Unchecked|org\.apache\.iceberg\.hive\.RuntimeMetaException|T(Application|Protocol|Transport)Exception"
 )
-_STORE = re.compile(r"(software\.amazon\.awssdk|org\.apache\.iceberg\.aws\.shaded)\.[\w.]*Exception")
 _EXPRESSION = re.compile(
     r"^\[?(CAST_INVALID_INPUT|CAST_OVERFLOW|CANNOT_PARSE_TIMESTAMP|ARITHMETIC_OVERFLOW|DIVIDE_BY_ZERO|"
     r"INVALID_ARRAY_INDEX\w*|NUMERIC_VALUE_OUT_OF_RANGE\S*|INTERVAL_ARITHMETIC_OVERFLOW\S*|DATETIME_OVERFLOW|"
@@ -76,12 +75,10 @@ def reading(where: str) -> Iterator[None]:
 
 
 def catalog_failure(problem: BaseException) -> CatalogError | None:
-    """The error to show where the tables' catalog or store failed in the middle of a run; None for anything else."""
-    text = _whole_text(problem) if isinstance(problem, JAVA_ERRORS) else ""
-    service = "store" if _STORE.search(text) else "catalog" if _CATALOG.search(text) else None
-    if service is None:
+    """The error to show where the tables' catalog failed in the middle of a run; None for anything else."""
+    if not isinstance(problem, JAVA_ERRORS) or not _CATALOG.search(_whole_text(problem)):
         return None
-    what = f"the {service} of the tables does not answer as it must: {short(java_reason(problem))[:300]}"
+    what = f"the catalog of the tables does not answer as it must: {short(java_reason(problem))[:300]}"
     hint = "Start it and run again: nothing is published in part. `rewindow doctor` tries the catalog."
     return CatalogError(what, "catalog `rewindow`", hint)
 

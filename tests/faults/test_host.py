@@ -25,7 +25,6 @@ from spark_jobs.spark.session import spark_session
 from tests.faults.boundaries import STEPS, watched_steps
 from tests.runs.small_nights import log_of, pipeline, tables_of
 from tests.runs.small_runs import write
-from tests.sampling import first_of
 
 BEFORE = list(dict.fromkeys(f"before {name.lstrip('_')}" for _, name in STEPS))
 ENDED = {RunStatus.PUBLISHED, RunStatus.FAILED, RunStatus.ABANDONED}
@@ -112,9 +111,9 @@ def test_a_disk_that_is_full_from_a_step_on_loses_nothing(tmp_path: Path, right:
             assert "the disk is full" in str(problem) and "\n" not in str(problem) and problem.hint
 
 
-@pytest.mark.parametrize(
-    ("step", "hours"), first_of([(step, hours) for hours in (-1, 1) for step in ("before prepare", *BEFORE)])
-)
+@pytest.mark.long
+@pytest.mark.parametrize("hours", [-1, 1])
+@pytest.mark.parametrize("step", BEFORE)
 def test_a_clock_that_jumps_by_an_hour_changes_nothing(
     spark: SparkSession, tmp_path: Path, right: list[list[str]], step: str, hours: int
 ) -> None:
