@@ -22,7 +22,7 @@ from spark_jobs.runs.planning.plan import make_plan, read_planned
 from spark_jobs.runs.planning.plan_document import Undecided
 from spark_jobs.runs.work.progress import NoProgress
 from spark_jobs.sources import good
-from tests.replay.test_flights import definition
+from tests.replay.flights import definition
 from tests.runs.small_runs import T0, definition_text, write
 from tests.sequential.flink import LiveJob, Record
 
