@@ -372,7 +372,8 @@ def suspicion(base: DataFrame, spec: ReplaySpec, cells: ThresholdCells, flushes:
     that has fired: that one would end at or after `ts`, so the watermark would be at or above `ts - 1`. In a wall
     clock's time that is the soonest close of all that end there or later.
     """
-    soonest = closing(spec.windows, F.col(_TS)) - F.lit(out_of_order(spec.windows))
+    placed = F.greatest(F.col(_TS), F.lit(MIN_TIMESTAMP + 1))  # nothing is before a missing time
+    soonest = closing(spec.windows, placed) - F.lit(out_of_order(spec.windows))
     closed_before = cells.closed_before(F.greatest(soonest, F.lit(cells.low)), base)
     suspicious = (soonest < F.lit(cells.low)) | ~record_position(base).not_after(closed_before)
     if flushes:

@@ -6,7 +6,7 @@ import itertools
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, Phase, assume, given, settings
+from hypothesis import HealthCheck, Phase, assume, example, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import Row
 
@@ -32,9 +32,36 @@ FEW = settings(
 )
 NOT_SESSIONS = ("tumbling", "sliding", "cumulative")
 
+A_RECORD_WITHOUT_TIME = {
+    "format": "flink-oracle-case/1",
+    "name": "generated",
+    "covers": [],
+    "note": "",
+    "config": {
+        "partitions": 1,
+        "watermark": {"bound_ms": 1, "kind": "bounded_out_of_orderness"},
+        "emission": {"mode": "per_event", "interval_ms": 200},
+        "window": {"gap_ms": 40, "kind": "session"},
+        "allowed_lateness_ms": 0,
+        "end_of_input": "flush",
+        "value_type": "double",
+        "subtasks": [[0]],
+        "clock": {"start_ms": 1_700_000_000_000, "end_ms": 1_700_000_009_000},
+        "null_timestamp": "fail",
+    },
+    "record_columns": ["partition", "offset", "arrival_ms", "key", "ts_ms", "value", "marker(optional)"],
+    "records": [
+        [0, 1, 1_700_000_000_200, "a", 0, -2.75],
+        [0, 2, 1_700_000_002_000, "a", None, 8.0],
+        [0, 3, 1_700_000_002_100, "a", 400, 1.5],
+    ],
+}
+"""A session of a record that has no time lies before all others."""
+
 
 @FEW
 @given(document=cases(nulls=("drop", "fail")))
+@example(document=A_RECORD_WITHOUT_TIME)
 def test_spark_fires_what_the_naive_simulator_fires(quick_spark, document) -> None:
     case = Case(GENERATED, document)
     expected = naive.simulate(document)["streaming"]
