@@ -55,7 +55,7 @@ class Cost:
         return f"{read}; about {about}, from {of}" + (f" ({stages})" if stages else "")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Undecided:
     """So many `records` of so many `windows` count as dropped, and a checkpoint may have counted them.
 
