@@ -38,6 +38,10 @@ class Window:
         """The last timestamp that belongs to the window: `end - 1`."""
         return self.end - 1
 
+    def late_by(self, timestamp: int) -> int:
+        """The time (epoch ms) by which an element of this time, which entered no window, is late or not."""
+        return timestamp
+
     def intersects(self, other: Window) -> bool:
         """Whether the two overlap or touch: exactly a gap apart is one session (golden rule 24)."""
         return self.start <= other.end and self.end >= other.start

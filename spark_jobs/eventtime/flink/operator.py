@@ -86,8 +86,9 @@ class WindowOperator(Generic[E]):
         """Add one element to its windows; a window that has fired already fires again at once (rule 21)."""
         state = self._keys.setdefault(key, _KeyState())
         firings: list[Firing[E]] = []
-        entered = False
+        entered, late_by = False, timestamp
         for assigned in self._assigner.assign(timestamp):
+            late_by = assigned.late_by(timestamp)
             window = self._merge(state, key, assigned) if self._assigner.is_merging else assigned
             if is_window_late(window, self._lateness, self.watermark):
                 continue
@@ -98,7 +99,7 @@ class WindowOperator(Generic[E]):
             else:
                 self._register_timer(state, key, window, window.max_timestamp)
             self._register_cleanup(state, key, window)
-        late = not entered and is_element_late(timestamp, self._lateness, self.watermark)
+        late = not entered and is_element_late(late_by, self._lateness, self.watermark)
         return Processed(firings, late)
 
     def _merge(self, state: _KeyState[E], key: Hashable, added: Window) -> Window:

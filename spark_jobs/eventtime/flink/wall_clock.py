@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo
 
 from spark_jobs.eventtime.durations import DAY, HOUR, MINUTE
 from spark_jobs.eventtime.ranges import TimeRange
-from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP
+from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP, MIN_TIMESTAMP
 from spark_jobs.eventtime.windows import AlignedWindows, RegularWindows, SessionWindows, Window
 
 _EPOCH = datetime(1970, 1, 1)
@@ -139,6 +139,10 @@ class WallClockWindow(Window):
     def max_timestamp(self) -> int:
         """The watermark at which the window fires (epoch ms)."""
         return fires_at(self.end - 1, self.zone)
+
+    def late_by(self, timestamp: int) -> int:
+        """Flink SQL drops each element that enters no window: it has no late side output."""
+        return MIN_TIMESTAMP
 
     def cover(self, other: Window) -> Self:
         """The smallest window that contains both."""
