@@ -280,8 +280,6 @@ class Comparer:
         with_cuts = doubt.drop(KIND, FIT_KEYS, LEFT_OUT).join(F.broadcast(cuts), END)
         records = records_in(self.context, with_cuts, ends, CUTS)
         recounted = recount(self.context, records, taken_by_cut(CUTS), self.scope.computed)
-        held = records.groupBy(*join_columns(self.scope.keys)).agg(F.max(HELD_BACK).alias(HELD_BACK))
-        recounted = recounted.join(held, join_columns(self.scope.keys))
         fits = cuts.select(F.col(END).alias("rw_end"), *(F.col(c).alias(f"rw_{c}") for c in _FIT_COLUMNS))
         joined = self._with_recounted(rows, recounted, open_question)
         joined = joined.join(F.broadcast(fits), F.col(END) == F.col("rw_end"), "left")
@@ -310,7 +308,7 @@ class Comparer:
         basis = F.when(found & ~by_checkpoint, EvidenceKind.FIT).otherwise(F.col(BASIS))
         fits = {c: F.col(f"rw_{c}") for c in (KIND, FIT_KEYS, LEFT_OUT)}
         with_verdicts = joined.withColumns({VERDICT: verdict, LABEL: label, BASIS: basis, **fits})
-        return with_verdicts.drop("rw_end", *(f"rw_{c}" for c in _FIT_COLUMNS), HELD_BACK, *self._recount_columns)
+        return with_verdicts.drop("rw_end", *(f"rw_{c}" for c in _FIT_COLUMNS), *self._recount_columns)
 
     def _with_recounted(self, rows: DataFrame, recounted: DataFrame, chosen: Column) -> DataFrame:
         """`rows` joined with their recounted columns; `rw_was_recounted` is true where `chosen` is."""
@@ -340,7 +338,8 @@ class Comparer:
 
     @property
     def _recount_columns(self) -> tuple[str, ...]:
-        return ("rw_was_recounted", KEPT, CERTAIN, CONTRADICTED, *(recounted_name(v) for v in self.scope.computed))
+        numbers = ("rw_was_recounted", KEPT, CERTAIN, CONTRADICTED, HELD_BACK)
+        return (*numbers, *(recounted_name(v) for v in self.scope.computed))
 
 
 def _after_restarts(rows: DataFrame) -> DataFrame:

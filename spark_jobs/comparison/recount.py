@@ -194,9 +194,11 @@ def recount(context: RecountContext, records: DataFrame, taken: Column, values: 
     """The values over the records where `taken` is true: one row for each window, and each value of the columns `by`.
 
     Columns: the join columns, `<aggregate>__recounted`, and three numbers of records: `rw_kept` (taken), `rw_certain`
-    (certainly in time), `rw_contradicted` (taken though certainly late, or not taken though certainly in time).
+    (certainly in time), `rw_contradicted` (taken though certainly late, or not taken though certainly in time); of
+    records from `records_in` also `rw_held_back`, whether one of them was.
     """
     spark, spec = records.sparkSession, context.replay.spec
+    held_back = [F.max(HELD_BACK).alias(HELD_BACK)] if HELD_BACK in records.columns else []
     against = (F.col(TAKEN) & F.col("rw_certain_out")) | (~F.col(TAKEN) & F.col("rw_certain_in"))
     return (
         records.withColumn(TAKEN, taken)
@@ -206,6 +208,7 @@ def recount(context: RecountContext, records: DataFrame, taken: Column, values: 
             F.count_if(F.col(TAKEN)).alias(KEPT),
             F.count_if("rw_certain_in").alias(CERTAIN),
             F.count_if(against).alias(CONTRADICTED),
+            *held_back,
         )
     )
 

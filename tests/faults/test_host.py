@@ -6,9 +6,7 @@ disturbed, and no claim is left behind.
 
 from __future__ import annotations
 
-import subprocess
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -25,6 +23,7 @@ from spark_jobs.spark.session import spark_session
 from tests.faults.boundaries import STEPS, watched_steps
 from tests.runs.small_nights import log_of, pipeline, tables_of
 from tests.runs.small_runs import write
+from tests.services.small_disk import fill, small_file_system
 
 BEFORE = list(dict.fromkeys(f"before {name.lstrip('_')}" for _, name in STEPS))
 ENDED = {RunStatus.PUBLISHED, RunStatus.FAILED, RunStatus.ABANDONED}
@@ -76,35 +75,16 @@ def _disturbed(
     return problem
 
 
-@contextmanager
-def small_disk(folder: Path) -> Iterator[Path]:
-    """A file system of 16 MiB. Mounting one takes rights that not everybody has."""
-    folder.mkdir()
-    made = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", str(folder)], capture_output=True)
-    if made.returncode:
-        pytest.skip("no right to mount a file system")
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", "--lazy", str(folder)], check=True)
-
-
-def _fill(file: Path) -> None:
-    with pytest.raises(OSError, match="No space"), file.open("wb", buffering=0) as filler:
-        while True:
-            filler.write(b"x" * 4096)
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("step", BEFORE)
 def test_a_disk_that_is_full_from_a_step_on_loses_nothing(tmp_path: Path, right: list[list[str]], step: str) -> None:
-    with small_disk(tmp_path / "disk") as disk:
+    with small_file_system(tmp_path / "disk", mebibytes=16) as disk:
         session = spark_session("tests", home=disk)
         filler = disk / "filler"
 
         def boundary(name: str) -> None:
             if name == step and not filler.exists():
-                _fill(filler)
+                fill(filler)
 
         problem = _disturbed(session, tmp_path, right, boundary, lambda: filler.unlink(missing_ok=True))
         if problem is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,20 +14,13 @@ from spark_jobs.runs.work.backfill import execute
 from spark_jobs.runs.work.progress import NoProgress
 from spark_jobs.spark.session import spark_session
 from tests.runs.small_runs import contents, pipeline, record, write
+from tests.services.small_disk import fill, small_file_system
 
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 4 MiB. Mounting one takes rights that not everybody has."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    made = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)], capture_output=True)
-    if made.returncode:
-        pytest.skip("no right to mount a file system")
-    try:
+    with small_file_system(tmp_path / "disk", mebibytes=4) as folder:
         yield folder
-    finally:
-        subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
 def test_a_full_disk_is_said_in_a_line_and_a_rerun_ends_as_if_nothing_had_been(spark, tmp_path, small_disk) -> None:
@@ -39,9 +31,7 @@ def test_a_full_disk_is_said_in_a_line_and_a_rerun_ends_as_if_nothing_had_been(s
     before = contents(session, defined)
     write(tmp_path / "data", [record(i) for i in range(300, 600)], "part-1.json")
     filler = small_disk / "filler"
-    with pytest.raises(OSError, match="No space"), filler.open("wb", buffering=0) as file:
-        while True:
-            file.write(b"x" * 4096)
+    fill(filler)
     with pytest.raises(CatalogError, match="the disk is full") as refused:
         execute(session, defined, make_plan(session, defined), NoProgress())
     assert "\n" not in str(refused.value)

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs.definition import Pipeline
+from spark_jobs.eventtime.durations import DAY
 from spark_jobs.lakehouse.staging import StagedPart
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.replay.columns import ARRIVAL, record_position
@@ -120,8 +121,8 @@ def carried_state(
     rows = (
         spark.table(tables.timeline_state)
         .where((F.col("pipeline") == plan.pipeline) & (F.col("definition_hash") == plan.definition_hash))
+        .where(F.col("watermark_below") < F.lit(plan.span.start + DAY))  # no clock is a day away from UTC
         .orderBy(F.desc("processing_time_end"), F.desc("saved_at"))
-        .where(F.col("watermark_below").isNotNull())
         .select("run_id", "as_of", "state", "watermark_below", F.unix_millis("processing_time_end").alias("until"))
         .collect()
     )
