@@ -16,7 +16,8 @@ from spark_jobs.runs.planning.plan import make_plan, plan_from_json
 from spark_jobs.runs.work.backfill import execute
 from spark_jobs.runs.work.progress import NoProgress
 from spark_jobs.sources import check_expressions
-from tests.runs.small_runs import T0, definition_text, record, run, write
+from tests.runs.small_nights import tables_of
+from tests.runs.small_runs import MINUTE, T0, definition_text, record, run, write
 
 REGIONS = "rewindow.lookups.regions"
 
@@ -27,9 +28,12 @@ def regions(spark: SparkSession, rows: str, columns: str = "k, region") -> None:
     spark.sql(f"CREATE OR REPLACE TABLE {REGIONS} USING iceberg AS SELECT * FROM VALUES {rows} AS t({columns})")
 
 
-def defined(tmp_path: Path, name: str, lookup: str, *, keys: str = "{region: region}") -> Pipeline:
+def defined(
+    tmp_path: Path, name: str, lookup: str, *, keys: str = "{region: region}", accepts: str = "true"
+) -> Pipeline:
     text = definition_text(name, tmp_path / "data", end="freeze", namespace="lookups")
     text = text.replace("keys: {k: k}", f"lookup: {{table: {REGIONS}, {lookup}}}\nkeys: {keys}")
+    text += f'filter: {{before_watermark: "{accepts}"}}\n' if accepts != "true" else ""
     path = tmp_path / f"{name}.yaml"
     path.write_text(text)
     return load_pipeline(path)
@@ -141,3 +145,25 @@ def test_windows_that_lack_records_are_told_by_the_rows_that_they_were_made_with
     assert "nothing has arrived" in reconcile(spark, lost, NoProgress()).note, "no record has this key"
     spark.sql(f"UPDATE {REGIONS} SET region = 'far' WHERE k = 'a'")
     check(reconcile(spark, lost, NoProgress()).note)
+
+
+def test_a_full_run_takes_no_timeline_over_that_other_rows_have_moved(spark: SparkSession, tmp_path: Path) -> None:
+    """A filter rejects by its row a record that had moved its partition's watermark; the others are on time without."""
+    first = [record(0, p=0, o=0, k="a", t=T0 + 10 * MINUTE), record(1, p=1, o=0, k="b", t=T0)]
+    write(tmp_path / "data", first)
+    regions(spark, "('a', 'north'), ('b', 'south')")
+    nightly = defined(tmp_path, "moved", "on: k, as_of: run", accepts="region <> 'hidden'")
+    reconcile(spark, nightly, NoProgress())
+    spark.sql(f"UPDATE {REGIONS} SET region = 'hidden' WHERE k = 'a'")
+    then = [
+        record(2, p=0, o=1, k="b", t=T0 + MINUTE),
+        record(3, p=1, o=1, k="b", t=T0 + 10 * MINUTE),
+        record(4, p=1, o=2, k="b", t=T0 + 2 * MINUTE),
+    ]
+    write(tmp_path / "data", then, "part-1.json")
+    night = reconcile(spark, nightly, NoProgress())
+    assert "looked up anew" in night.note
+    full = defined(tmp_path, "moved_full", "on: k, as_of: run", accepts="region <> 'hidden'")
+    execute(spark, full, make_plan(spark, full), NoProgress())
+    assert tables_of(spark, nightly) == tables_of(spark, full)
+    assert spark.table(Tables.of(nightly).late).isEmpty(), "the records that are accepted are on time"

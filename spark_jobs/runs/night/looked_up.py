@@ -17,13 +17,13 @@ from spark_jobs.runs.night.affected import PreviousRun
 from spark_jobs.sources import OpenHistory, canonical, cut_at, lookup_columns, lookup_rows
 from spark_jobs.sources.records.decode import REASON
 
-KEY = "lookup"
+LOOKUP = "lookup"
 """Where the saved state of a run has the snapshot that its records were looked up in."""
 
 
 def kept_lookup(pinned: PinnedSnapshot | None) -> dict[str, object]:
     """The snapshot as a saved state has it."""
-    return {} if pinned is None else {KEY: asdict(pinned)}
+    return {} if pinned is None else {LOOKUP: asdict(pinned)}
 
 
 def why_looked_up_anew(spark: SparkSession, pipeline: Pipeline, before: PreviousRun, opened: OpenHistory) -> str:
@@ -32,7 +32,7 @@ def why_looked_up_anew(spark: SparkSession, pipeline: Pipeline, before: Previous
     A table that was compacted, or has got other rows and lost them again, has the same rows. Rows that are new, or are
     valid from a later time on, change nothing for records that were read before.
     """
-    known, now = before.state.get(KEY), opened.lookup
+    known, now = before.state.get(LOOKUP), opened.lookup
     if now is None:
         return ""
     if known is None:

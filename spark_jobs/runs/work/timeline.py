@@ -26,6 +26,7 @@ from spark_jobs.replay.timeline import Timeline
 from spark_jobs.runs.life.documents import Duplicates, TimelineDocument
 from spark_jobs.runs.life.store import STEPS
 from spark_jobs.runs.night.evidence import Beside
+from spark_jobs.runs.night.looked_up import LOOKUP, kept_lookup
 from spark_jobs.runs.night.stored import reading_in
 from spark_jobs.runs.night.taken import ReadBefore
 from spark_jobs.runs.planning.plan import open_planned
@@ -112,8 +113,9 @@ def carried_state(
 ) -> Carried | None:
     """The nearest earlier state from which the timeline of this range can go on; None: read from the start.
 
-    It must be of the same definition and of earlier end offsets, and its watermark must not have reached the range:
-    closes before it are not known any more. A replay that needs them always reads from the start.
+    It must be of the same definition, of the same rows of a lookup (a filter may use them) and of earlier end offsets,
+    and its watermark must not have reached the range: closes before it are not known any more. A replay that needs
+    them always reads from the start.
     """
     if needs_old_closes(spec) or spec.restarts:
         return None
@@ -133,6 +135,8 @@ def carried_state(
             continue
         rest = arrived_since(records, row["as_of"])
         state = json.loads(row["state"])
+        if state.get(LOOKUP) != kept_lookup(plan.lookup).get(LOOKUP):
+            continue
         before = ReadBefore(row["run_id"], reading_in(state))
         if Beside(spark, pipeline, open_planned(spark, pipeline, plan), before).evidence().sign is not Sign.SAME:
             continue

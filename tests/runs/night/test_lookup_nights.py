@@ -44,6 +44,11 @@ def looked_up(tmp_path: Path, name: str, seed: int) -> Pipeline:
     return load_pipeline(file)
 
 
+def between_arrivals(records: list[dict], cut: int) -> int:
+    """The first place from `cut` on between two arrivals: a night that begins within one reads all anew."""
+    return next(n for n in range(cut, len(records) + 1) if n == len(records) or records[n]["a"] > records[n - 1]["a"])
+
+
 KINDS = ("stay", "more", "change", "part")
 
 
@@ -52,7 +57,7 @@ def test_every_night_with_a_lookup_ends_in_the_tables_of_a_full_run(spark, tmp_p
     """Between two nights the rows lie in other files, no record has those that are new, one changes, or one is another
     while a part of the range is run."""
     records, draw = log_of(seed, 240), random.Random(seed + 100)
-    cuts = sorted([draw.randrange(60, 110), draw.randrange(120, 230), len(records)])
+    cuts = [between_arrivals(records, cut) for cut in (draw.randrange(60, 110), draw.randrange(120, 230), len(records))]
     nightly, done, rows, kinds = looked_up(tmp_path, f"looked_up_{seed}", seed), 0, ROWS, draw.sample(KINDS, 2)
     look_up_in(spark, rows)
     for night, (kind, cut) in enumerate(zip(["", *kinds], cuts, strict=True)):
