@@ -30,6 +30,7 @@ from spark_jobs.comparison.emitted_topic import (
     AT_OFFSET,
     AT_PARTITION,
     KEY_BYTES,
+    PLACED,
     TOMBSTONE,
     UNREADABLE,
     VALUE_BYTES,
@@ -60,6 +61,8 @@ LATE_OUTPUT = "rw_late_output"
 _ORDER, _DELETED, _SCATTERED = "rw_order", "rw_deleted", "rw_scattered"
 _WHY, _UNKNOWN = "rw_why", "rw_unknown_operation"
 
+NO_BOUNDS = "no readable window bounds"
+"""Why a row that can be decoded cannot be read: it is of a window that nobody knows."""
 _KEPT = ("+I", "I", "INSERT", "C", "CREATE", "R", "+U", "U", "UPDATE", "UPDATE_AFTER")
 _RETRACTED = ("-U", "UB", "UPDATE_BEFORE")
 _DELETES = ("-D", "D", "DELETE")
@@ -148,7 +151,7 @@ class EmittedRows:
         return tuple(self._values)
 
     def windows(self, span: TimeRange) -> Emitted:
-        """The windows with a start in `span`. Raises SourceError for an unknown operation."""
+        """The windows with a start in `span`. Raises SourceError: an unknown operation, or not one row can be read."""
         canonical = self._whole()
         unreadable, outside, notes = _survey(canonical, self.pipeline, span)
         inside = canonical.where(is_within(F.col(START), span))
@@ -190,6 +193,13 @@ class EmittedRows:
         """
         rows = self._with_bytes(self.opened.frame.where(placed_in((span,))))
         return _ranked(rows, tuple(self.pipeline.keys), in_topic=True).where("rw_rank = 1").select(*self._of_records)
+
+    def without_bounds(self) -> DataFrame:
+        """The records of a topic that can be decoded, and are of a window that nobody knows: `rw_at_partition`,
+        `rw_at_offset`, `rw_key_bytes`."""
+        unplaced = self.opened.frame.where(F.col(PLACED).isNull())
+        rows = canonical_rows(self.opened, unplaced, self.pipeline, self._values, self._types, (KEY_BYTES,))
+        return rows.where(F.col(_WHY) == NO_BOUNDS).select(AT_PARTITION, AT_OFFSET, KEY_BYTES)
 
     @property
     def _of_records(self) -> tuple[str, ...]:
@@ -266,8 +276,8 @@ def _survey(rows: DataFrame, pipeline: Pipeline, span: TimeRange) -> tuple[int, 
     outside = (F.col(START) < F.lit(span.start)) | (F.col(START) >= F.lit(span.end))
     first = F.min(F.when(bad, F.struct(AT_PARTITION, AT_OFFSET, _WHY)))
     unknown = F.min(F.col(_UNKNOWN))
-    unread, beyond, example, operation = rows.agg(
-        F.count_if(bad), F.count_if(~bad & outside), first, unknown
+    unread, beyond, example, operation, every = rows.agg(
+        F.count_if(bad), F.count_if(~bad & outside), first, unknown, F.count(F.lit(1))
     ).collect()[0]
     if operation is not None:
         place = pipeline.source_of(("live", "operation")) or pipeline.name
@@ -276,6 +286,12 @@ def _survey(rows: DataFrame, pipeline: Pipeline, span: TimeRange) -> tuple[int, 
     if not unread:
         return 0, int(beyond), ()
     place = "" if example[0] is None else f" at partition {example[0]}, offset {example[1]}"
+    if unread == every:
+        where = pipeline.source_of(("live",)) or pipeline.name
+        hint = "Correct the section `live`: its columns, the unit of the window's bounds and their time zone."
+        raise SourceError(
+            f"not one of {unread:,} emitted rows can be read, the first{place}: {example[2]}", where, hint
+        )
     many = "row was" if unread == 1 else "rows were"
     note = f"{unread:,} emitted {many} left out because they cannot be read, the first{place}: {example[2]}"
     return int(unread), int(beyond), (note.replace("because they", "because it") if unread == 1 else note,)
@@ -397,7 +413,7 @@ def canonical_rows(
     code = None if code is None else F.upper(F.trim(code.cast("string")))
     deleted = F.lit(False) if code is None else F.coalesce(code.isin(*_DELETES), F.lit(False))
     unknown = F.lit(None).cast("string")
-    no_bounds = F.when(start.isNull() | end.isNull(), "no readable window bounds")
+    no_bounds = F.when(start.isNull() | end.isNull(), NO_BOUNDS)
     fails = F.col(FAILED) if FAILED in frame.columns else F.lit(None).cast("string")
     why, place = F.coalesce(fails, no_bounds), (F.lit(None).cast("int"), F.lit(None).cast("bigint"))
     if opened.topic is not None:

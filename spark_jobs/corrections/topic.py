@@ -213,7 +213,16 @@ class TopicDestination:
         """Raises DefinitionError where keys of new windows would not be as the live job writes them."""
         if not self._is_own or rows.where(~F.col("existed")).isEmpty():
             return
-        for row in _named(self._emitted().records().limit(_CHECKED_KEYS)).collect():
+        emitted = self._emitted()
+        for partition, offset, key in emitted.without_bounds().limit(1).collect():
+            shown = "no key" if key is None else f"the key {bytes(key).decode('utf-8', 'replace')[:120]}"
+            raise DefinitionError(
+                f"the live job's record at partition {partition}, offset {offset} ({shown}) is of a window that cannot "
+                "be read: one that seems to be missing may be that one",
+                f"topic {self.topic.topic}",
+                "Correct `live.window`: its columns, its unit, its time zone.",
+            )
+        for row in _named(emitted.records().limit(_CHECKED_KEYS)).collect():
             known = row.asDict()
             theirs = None if known[_KEY] is None else bytes(known[_KEY])
             ours = self._built_key(known)

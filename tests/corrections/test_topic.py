@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from pyspark.sql import functions as F
@@ -13,9 +15,12 @@ from spark_jobs.comparison.compare import run_compare
 from spark_jobs.corrections.delivery import deliver, repeat, revert
 from spark_jobs.corrections.topic import HEADER, TopicDestination
 from spark_jobs.definition.instants import format_instant
+from spark_jobs.errors import DefinitionError
 from spark_jobs.lakehouse.corrections import CorrectionTable
 from spark_jobs.lakehouse.delivery import DeliveryStatus
 from spark_jobs.lakehouse.tables import Tables
+from spark_jobs.runs.life.store import RunStore
+from spark_jobs.runs.life.verdicts import Verdicts
 from spark_jobs.runs.work.progress import NoProgress
 from tests.corrections.boundaries import TOPIC, boundaries_of, ended_at
 from tests.corrections.small_corrections import counts_of, defined, emitted_rows, published, with_faults
@@ -116,3 +121,28 @@ def test_a_changelog_gets_flinks_row_kinds(spark, kafka, tmp_path) -> None:
     assert kinds["-U"] == kinds["+U"] > 3 and kinds["+I"] >= 1
     after = run_compare(spark, job, NoProgress()).counts
     assert {name for name, count in after.items() if count} <= {"match", "not_closed"}, after
+
+
+def without_zones(sent: list[Sent]) -> list[Sent]:
+    """The records with window starts that have no zone: which time that is nobody says."""
+    return [replace(one, key=str(one.key).replace('Z"', '"')) for one in sent]
+
+
+def test_what_cannot_be_read_is_not_taken_for_missing(spark, kafka, tmp_path) -> None:
+    """A correction of such a window would have another key: readers would have it twice."""
+    topic, job, _ = set_up(spark, kafka, tmp_path, "upsert")
+    produce(spark, kafka.servers, topic, without_zones(records(emitted_rows(spark, job)[:1], None)))
+    with pytest.raises(DefinitionError, match=r"window_start.* is of a window that cannot be read"):
+        deliver(spark, job)
+    assert not [row for row in read(spark, kafka.servers, topic) if row["delivery"]]
+
+
+def test_where_not_one_row_can_be_read_nothing_is_compared_or_delivered(spark, kafka, tmp_path) -> None:
+    topic = f"unread_{next(NUMBERS)}"
+    kafka.create_topic(topic, 2)
+    job = defined(tmp_path, topic, SECTIONS.format(servers=kafka.servers, topic=topic, mode="upsert", more=""))
+    produce(spark, kafka.servers, topic, without_zones(records(emitted_rows(spark, job), None)))
+    run = published(spark, job)
+    verdicts = Verdicts.read(RunStore.configured().folder(run.run_id))
+    assert verdicts is not None and re.search("not one of .* emitted rows can be read", verdicts.problem or "")
+    assert not deliver(spark, job).rows
