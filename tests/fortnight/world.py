@@ -197,11 +197,15 @@ class World:
                 process.kill()
 
     def _processes(self, words: str) -> Iterator[psutil.Process]:
-        """The processes of this world's Airflow, tasks included, whose command has these words."""
+        """The processes of this world's Airflow, tasks included, whose command has these words.
+
+        The API server writes its title over its environment, with its port.
+        """
         for process in psutil.process_iter(["cmdline"]):
             with suppress(psutil.Error, OSError):
-                is_ours = process.environ().get("AIRFLOW_HOME") == str(self.airflow.directory)
-                if is_ours and words in " ".join(process.info["cmdline"] or []):
+                command, of = " ".join(process.info["cmdline"] or []), process.environ().get("AIRFLOW_HOME")
+                is_ours = of == str(self.airflow.directory) or f"port:{self.airflow.port}" in command
+                if is_ours and words in command:
                     yield process
 
     def memory(self) -> dict[str, float]:
