@@ -81,6 +81,14 @@ CSV: dict[str, tuple[dict[str, bool | int | str], list[str]]] = {
     "negativeInf": ({"negativeInf": "little"}, ["a,,,little,1"]),
     "ignoreLeadingWhiteSpace": ({"ignoreLeadingWhiteSpace": True}, [" a,,,1.5,1"]),
     "ignoreTrailingWhiteSpace": ({"ignoreTrailingWhiteSpace": True}, ["a ,,,1.5,1"]),
+    "ignoreLeadingWhiteSpace before quotes": (
+        {"ignoreLeadingWhiteSpace": True},
+        [' "a, b",,, 1.5, "1"', '\t"c",,,1.5,1', "d,,,1.5,1"],
+    ),
+    "ignoreTrailingWhiteSpace behind quotes": (
+        {"ignoreTrailingWhiteSpace": True, "sep": "\\t"},
+        ['"a\tb" \t\t\t1.5\t"1"  ', '"c"\t\t\t1.5\t1'],
+    ),
     "header": ({"header": True}, ["k,at,d,v,n", "a,,,1.5,1"]),
     "lineSep": ({"lineSep": "|"}, ["a,,,1.5,1|b,,,1.5,1"]),
     "encoding": ({"encoding": "ISO-8859-1"}, ["Ã¼,,,1.5,1"]),

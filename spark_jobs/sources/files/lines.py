@@ -166,7 +166,11 @@ def csv_rules(history: FilesHistory) -> CsvRules:
     """How the fields of the history's CSV files are written."""
     quote = str(option(history, "quote", '"'))
     escape = str(_line_options(history)["escape"])
-    return CsvRules(_separator(history), quote, escape, str(option(history, "comment")))
+    before, behind = (
+        str(option(history, f"ignore{side}whitespace")).lower() == "true" for side in ("leading", "trailing")
+    )
+    # Spark's parser takes no space behind a quote for text, whatever the options say.
+    return CsvRules(_separator(history), quote, escape, str(option(history, "comment")), before, before or behind)
 
 
 def _wants_multiline(history: FilesHistory) -> bool | None:
