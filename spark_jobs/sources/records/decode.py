@@ -148,7 +148,7 @@ def _json_reason(text: Column, schema: StructType, options: Mapping[str, Any]) -
     has_comments = any(key.lower() == "allowcomments" and str(on).lower() == "true" for key, on in options.items())
     is_object = text.rlike(_OBJECT_BEHIND_COMMENTS) if has_comments else F.ltrim(text).startswith("{")
     return (
-        F.when(~is_object, F.when(values.isNotNull(), "not a JSON object").otherwise("not valid JSON"))
+        F.when(~is_object, F.when(F.size(values) > 0, "not a JSON object").otherwise("not valid JSON"))
         .when(parsed[_CORRUPT].isNull(), F.when(_may_have_more(text) & ~_is_one(values), "not valid JSON"))
         .when(_is_one(values), wrong)
         .when(text.rlike(r"^\s*\{\s*'"), "not valid JSON: text in single quotes")
