@@ -32,7 +32,7 @@ OBEYED: Mapping[str, tuple[str, ...]] = MappingProxyType(
         ),
         "csv": (
             *(*_LISTING, *_LINES, *_TIMES),
-            *("header", "sep", "delimiter", "quote", "escape", "charToEscapeQuoteEscaping", "comment"),
+            *("header", "sep", "delimiter", "quote", "escape", "comment"),
             *("nullValue", "nanValue", "positiveInf", "negativeInf", "emptyValue", "inferSchema", "preferDate"),
             *("ignoreLeadingWhiteSpace", "ignoreTrailingWhiteSpace", "maxColumns", "maxCharsPerColumn"),
         ),
@@ -46,6 +46,7 @@ _INSTEAD = {
     "columnnameofcorruptrecord": "leave it out: records that cannot be read go to quarantine",
     "columnpruning": "leave it out: each line is read whole, so that no error depends on the columns that are used",
     "unescapedquotehandling": "leave it out: a line with such a quote goes to quarantine",
+    "chartoescapequoteescaping": "leave it out: an escape is escaped by itself",
     "wholetext": "leave it out: a record is a line",
     "compression": "leave it out: it is for writing. The file's name says how it was compressed",
 }

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from py4j.protocol import Py4JError, Py4JJavaError
 
+from spark_jobs.errors import DefinitionError
 from spark_jobs.project.flink_deduplication import TTL, add_deduplication
 from spark_jobs.project.flink_expressions import Scope
 from spark_jobs.project.flink_lookup import add_lookup
@@ -110,15 +111,19 @@ def import_script(
 
     `history`: files that hold the records of the script's topics, as `files:data/*.jsonl`; None: the topics are read.
     """
-    script = read_script(parser.statements(text, file))
+    statements, unread = parser.statements(text)
+    script = read_script(statements)
+    if unread and not script.queries:
+        raise DefinitionError(unread[0].why, file, "Correct the script.")
     if history is not None:
         script.tables = {name: on_files(table, history) for name, table in script.tables.items()}
     remarks = [_unused(name, value) for name, value in script.settings.items() if not name.startswith(EMIT)]
     found = [remark for remark in remarks if remark is not None]
     found += [Remark(other.line, other.text[:60], "this statement has no counterpart") for other in script.others]
+    found += [Remark(one.line, one.text, one.why) for one in unread]
     found += _unused_tables(script)
     definitions: list[Definition] = []
-    missing: list[Missing] = []
+    missing = [Missing(one.text, one.line, one.why) for one in unread]
     timer = Timer(timer_start, script.settings.get, version)
     for number, query in enumerate(script.queries):
         name = plain_name(query.sink or f"{file.rpartition('/')[2].partition('.')[0]}_{number + 1}")

@@ -1,8 +1,7 @@
 """Flink's own SQL parser, in a JVM of its own: a script becomes statements, and an expression becomes Spark SQL.
 
     with FlinkParser() as parser:
-        for statement in parser.statements(text):
-            ...
+        statements, unread = parser.statements(text)
 
 The parser is the one of Flink's release, `flink-sql-parser`, with Calcite; it comes from Maven Central, once.
 """
@@ -10,7 +9,7 @@ The parser is the one of Flink's release, `flink-sql-parser`, with Calcite; it c
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from types import TracebackType
@@ -19,7 +18,6 @@ from typing import Any
 from py4j.java_gateway import get_field
 from py4j.protocol import Py4JJavaError
 
-from spark_jobs.errors import DefinitionError
 from spark_jobs.spark.own_jvm import own_jvm
 
 PARSER_PACKAGE = "org.apache.flink:flink-sql-parser:2.3.0"
@@ -28,6 +26,10 @@ PARSER_PACKAGE = "org.apache.flink:flink-sql-parser:2.3.0"
 _IN_FLINK = re.compile(r"(?:_UTF16|u&)?'(?:[^']|'')*'|`(?:[^`]|``)*`|BETWEEN ASYMMETRIC|\s+")
 _IN_SPARK = re.compile(r"'(?:[^'\\]|\\.)*'|`((?:[^`]|``)*)`", re.DOTALL)
 """The texts and quoted names of SQL: a quote within a text is two in Flink, and behind a backslash in Spark."""
+_NAME = re.compile(rf"{_IN_SPARK.pattern}|(?<!\w)(?=\w*[a-z])[A-Za-z_]\w*\b(?!\s*\()", re.DOTALL)
+"""As above, and names without quotes. SQL's own words are in capitals."""
+_COMMENT = r"--[^\n]*|/\*(?:[^*]|\*(?!/))*\*/"
+_SKIPPED = rf"{_COMMENT}|'[^']*'|`[^`]*`"
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _LISTED = """
     ALL AND ANY AS BETWEEN BY CASE CAST CURRENT_CATALOG CURRENT_DATE CURRENT_TIME CURRENT_TIMESTAMP CURRENT_USER DATE
@@ -126,8 +128,8 @@ def tidy(text: str) -> str:
 
 
 def as_flink(text: str) -> str:
-    """Spark SQL with its texts as Flink's parser reads them."""
-    return _IN_SPARK.sub(_in_flink, text)
+    """Spark SQL with its texts and names as Flink's parser reads them."""
+    return _NAME.sub(_in_flink, text)
 
 
 def in_place_of(names: Sequence[str], replaced: Mapping[str, str], alias: str) -> str | None:
@@ -172,7 +174,7 @@ def _plain(token: re.Match[str]) -> str:
 def _in_flink(token: re.Match[str]) -> str:
     text = token[0]
     if not text.startswith("'"):
-        return text
+        return text if text.startswith("`") else column_sql(text)
     return "'" + re.sub(r"\\(.)", r"\1", text[1:-1], flags=re.DOTALL).replace("'", "''") + "'"
 
 
@@ -192,6 +194,25 @@ def _decoded(text: str) -> str:
     return units.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """A statement that is not Flink SQL: its line, how it begins, and the parser's reason."""
+
+    line: int
+    text: str
+    why: str
+
+
+def _each_statement(script: str) -> Iterator[tuple[int, str]]:
+    """The statements between semicolons, each with its line, also those of a statement set."""
+    for statement in re.finditer(rf"(?:{_SKIPPED}|[^;])+", script):
+        text = re.sub(
+            rf"^(?:\s|{_COMMENT}|EXECUTE\s+STATEMENT\s+SET\s+BEGIN\b)+", "", statement[0], flags=re.IGNORECASE
+        )
+        if text:
+            yield script.count("\n", 0, statement.end() - len(text)) + 1, text
+
+
 class FlinkParser:
     """The parser. Its JVM starts with the first use and ends with the block."""
 
@@ -208,13 +229,23 @@ class FlinkParser:
     ) -> None:
         self._running.close()
 
-    def statements(self, script: str, file: str = "the script") -> list[SqlNode]:
-        """The statements of a script. Raises DefinitionError for text that is not Flink SQL, with its line."""
+    def statements(self, script: str) -> tuple[list[SqlNode], list[Unread]]:
+        """The statements of a script, and those that are not Flink SQL: none of these takes the others with it."""
         try:
-            found = self._parser(script).parseStmtList()
-        except Py4JJavaError as error:
-            reason = str(error.java_exception.getMessage()).splitlines()[0]
-            raise DefinitionError(f"Flink's parser refuses it: {reason}", file, "Correct the script.") from None
+            return self._parsed(script), []
+        except Py4JJavaError:
+            found: list[SqlNode] = []
+            unread: list[Unread] = []
+            for line, text in _each_statement(script):
+                try:
+                    found += self._parsed("\n" * (line - 1) + text)
+                except Py4JJavaError as error:
+                    reason = str(error.java_exception.getMessage()).splitlines()[0]
+                    unread.append(Unread(line, text.split("\n", 1)[0][:60], f"Flink's parser refuses it: {reason}"))
+            return found, unread
+
+    def _parsed(self, script: str) -> list[SqlNode]:
+        found = self._parser(script).parseStmtList()
         return [wrapped(found.get(index)) for index in range(found.size())]
 
     def expression(self, sql: str) -> SqlNode:

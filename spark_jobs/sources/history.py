@@ -565,8 +565,11 @@ def _check_types(opened: OpenHistory, pipeline: Pipeline) -> None:
         schema = column_fields(opened.frame.sparkSession, pipeline.value)
     except ValueError as error:
         raise refuse_schema(pipeline, error) from error
+    known = {field.name.lower(): field.dataType for field in opened.frame.schema}
     for field in schema:
-        found = expression_type(opened.frame, f"`{field.name}`", pipeline, ("value", "schema"))
+        found = known.get(field.name.lower())
+        if found is None:  # to tell which column it may be
+            found = expression_type(opened.frame, f"`{field.name}`", pipeline, ("value", "schema"))
         if found.simpleString() != field.dataType.simpleString():
             raise SourceError(
                 f"column `{field.name}` is {found.simpleString().upper()}, and the definition says "

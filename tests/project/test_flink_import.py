@@ -116,6 +116,40 @@ def test_text_that_is_not_flink_sql_is_refused_with_its_line_beside_a_spark_sess
         import_script("SET 'a' = 'b';\nSELECT a FRM b;", "job.sql", parser)
 
 
+MIXED = """-- a ; comment
+CREATE TABLE t (`value` BIGINT, `at` BIGINT, `start` STRING, r ROW<`hour` BIGINT>, ts TIMESTAMP(3), w AS `value` / 2,
+  WATERMARK FOR ts AS ts) WITH ('connector' = 'kafka', 'topic' = 't', 'format' = 'json');
+!set verbose=true;
+EXECUTE STATEMENT SET BEGIN
+INSERT INTO s1 SELECT `start`, SUM(w) AS total FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' HOUR))
+WHERE `start` <> ';' GROUP BY `start`, window_start, window_end;
+INSERT INTO s2 SELEKT 1;
+END;
+/* ; */ CREATE VIEW v AS SELECT `value` + 1 AS `value`, r.`hour` / 5 AS `method`, ts FROM t WHERE `at` > 3;
+INSERT INTO s3 SELECT `method`, SUM(`value` / 7) AS total
+FROM TABLE(TUMBLE(TABLE v, DESCRIPTOR(ts), INTERVAL '1' HOUR)) GROUP BY `method`, window_start, window_end;
+"""
+
+
+def test_a_statement_that_cannot_be_read_takes_no_other_one_with_it(parser: FlinkParser) -> None:
+    found = import_script(MIXED, "job.sql", parser)
+    assert [one.name for one in found.definitions] == ["s1", "s3"]
+    assert [(one.line, one.name) for one in found.missing] == [
+        (4, "!set verbose=true"),
+        (8, "INSERT INTO s2 SELEKT 1"),
+    ]
+
+
+def test_columns_named_by_words_of_flink_go_through_views_and_computed_columns(
+    parser: FlinkParser, tmp_path: Path
+) -> None:
+    made = {one.name: one.text for one in import_script(MIXED, "job.sql", parser).definitions}
+    one, three = (load_pipeline(tmp_path / f"{name}.yaml", text=made[name]) for name in ("s1", "s3"))
+    assert one.aggregates == {"total": "SUM(DIV(value, 2))"}
+    assert three.keys == {"method": "DIV(r.hour, 5)"} and three.filter.after_watermark == "at > 3"
+    assert three.aggregates == {"total": "SUM(DIV(value + 1, 7))"}
+
+
 TEXTS = """
 CREATE TABLE t (a STRING, ts BIGINT, word AS REPLACE(a, '\\d  it''s', '-'), rt AS TO_TIMESTAMP_LTZ(ts, 3),
   WATERMARK FOR rt AS rt) WITH ('connector' = 'kafka', 'topic' = 't', 'format' = 'json');
@@ -139,7 +173,7 @@ def test_texts_of_computed_columns_views_and_unions_stay_what_they_are(parser: F
 
 
 def test_texts_keep_their_quotes_and_backslashes(parser: FlinkParser) -> None:
-    (statement,) = parser.statements("SELECT 'it''s `a`  \\d BETWEEN ASYMMETRIC' FROM t")
+    ((statement,), _) = parser.statements("SELECT 'it''s `a`  \\d BETWEEN ASYMMETRIC' FROM t")
     item = statement.operands[1]
     assert item is not None
     assert parser.formatted(item.operands[0].node) == r"'it\'s `a`  \\d BETWEEN ASYMMETRIC'"

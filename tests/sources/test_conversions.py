@@ -38,6 +38,22 @@ def test_json_values_of_another_type_are_read_as_flink_does(spark: SparkSession,
     assert found == AS_FLINK[kind]
 
 
+def test_text_for_a_double_names_infinity_and_nan_as_java_does(spark: SparkSession) -> None:
+    """Spark also reads `inf` and `nan`. Flink's job fails on these."""
+    texts = ["NaN", "Infinity", " -Infinity ", "+Infinity", "1e400", "nan", "inf", "-INF", " Inf ", "INFINITY"]
+    found = decoded(spark, [json.dumps({"v": text}) for text in texts], "v DOUBLE")
+    assert list(map(str, found)) == ["nan", "inf", "-inf", "inf", "inf", *[WRONG] * 5]
+
+
+def test_why_text_is_not_read_is_said_by_the_options_of_the_reader(spark: SparkSession) -> None:
+    texts = {"{v: 'x'}": "wrong type in a field", "{v: 1} {v: 2}": "not valid JSON", "{v: 1}, {v: 2}": "not valid JSON",
+             "{v: 1} x": "not valid JSON", "[{v: 1}]": "not a JSON object", "{v: 3, w: '} b'}": None}  # fmt: skip
+    frame = spark.createDataFrame([(text,) for text in texts], "text STRING")
+    options = {"allowUnquotedFieldNames": True, "allowSingleQuotes": True}
+    rows = decode(frame, F.col("text"), "json", parse_schema(spark, "v BIGINT, w STRING"), options).collect()
+    assert {row.text: row[REASON] for row in rows} == texts
+
+
 NO_JSON = ['{"v": NaN}', '{"v": 1, "w": -Infinity}', "{'v': 2}", '{"w": "it\'s", "v": 3}', '{"w": "a\tb", "v": 4}',
            '{"w": {"x": "a\tb"}, "v": 5}', '{"v": "NaN"}']  # fmt: skip
 

@@ -12,6 +12,7 @@ from spark_jobs.definition.history import FilesHistory
 from spark_jobs.definition.payload import Reader
 from spark_jobs.errors import SourceError
 from spark_jobs.sources.files.log_files import find_files, read_files
+from spark_jobs.sources.files.query_files import ROWS, with_file_positions
 from spark_jobs.sources.records.decode import REASON, parse_schema
 
 FIELDS = "k STRING, at TIMESTAMP, d DATE, v DOUBLE, n BIGINT"
@@ -47,6 +48,14 @@ JSON: dict[str, tuple[dict[str, bool | int | str], list[str]]] = {
     "dateFormat": ({"dateFormat": "dd/MM/yyyy"}, ['{"d": "01/03/2024"}']),
     "locale": ({"dateFormat": "dd MMMM yyyy", "locale": "de"}, ['{"d": "01 März 2024"}']),
     "allowComments": ({"allowComments": True}, ['{"k": "a" /* x */, "n": 1}']),
+    "allowComments around objects": (
+        {"allowComments": True},
+        ['/* a */ {"k": "a", "n": 1} // } b', '{"k": "a" /* } */, "n": 2} /* c */'],
+    ),
+    "allowUnquotedFieldNames and a brace": ({"allowUnquotedFieldNames": True}, ['{k: "} b", n: 1}', "{s: {}, n: 2}"]),
+    "allowNumericLeadingZeros and a brace": ({"allowNumericLeadingZeros": True}, ['{"k": "} b", "n": 007}']),
+    "allowNonNumericNumbers and a brace": ({"allowNonNumericNumbers": True}, ['{"k": "} b", "v": NaN}']),
+    "allowSingleQuotes and a brace": ({"allowSingleQuotes": True}, ["{'k': '} b', 'n': 1}"]),
     "allowUnquotedFieldNames": ({"allowUnquotedFieldNames": True}, ['{k: "a", n: 1}']),
     "allowSingleQuotes": ({"allowSingleQuotes": True}, ["{'k': 'a'}"]),
     "allowNumericLeadingZeros": ({"allowNumericLeadingZeros": True}, ['{"n": 007}']),
@@ -73,6 +82,14 @@ CSV: dict[str, tuple[dict[str, bool | int | str], list[str]]] = {
     "negativeInf": ({"negativeInf": "little"}, ["a,,,little,1"]),
     "ignoreLeadingWhiteSpace": ({"ignoreLeadingWhiteSpace": True}, [" a,,,1.5,1"]),
     "ignoreTrailingWhiteSpace": ({"ignoreTrailingWhiteSpace": True}, ["a ,,,1.5,1"]),
+    "ignoreLeadingWhiteSpace before quotes": (
+        {"ignoreLeadingWhiteSpace": True},
+        [' "a, b",,, 1.5, "1"', '\t"c",,,1.5,1', "d,,,1.5,1"],
+    ),
+    "ignoreTrailingWhiteSpace behind quotes": (
+        {"ignoreTrailingWhiteSpace": True, "sep": "\\t"},
+        ['"a\tb" \t\t\t1.5\t"1"  ', '"c"\t\t\t1.5\t1'],
+    ),
     "header": ({"header": True}, ["k,at,d,v,n", "a,,,1.5,1"]),
     "lineSep": ({"lineSep": "|"}, ["a,,,1.5,1|b,,,1.5,1"]),
     "encoding": ({"encoding": "ISO-8859-1"}, ["Ã¼,,,1.5,1"]),
@@ -139,3 +156,21 @@ def test_a_mode_without_an_effect_is_refused(spark: SparkSession, tmp_path: Path
     path.write_text('{"n": "x"}\n')
     frame = read_files(spark, history, files, parse_schema(spark, "n BIGINT"), reader=Reader.SPARK)
     assert frame.select(REASON).collect()[0][0] == "wrong type for field n", "as a query, which drops it"
+
+
+@pytest.mark.parametrize("header", [True, False])
+def test_records_of_csv_files_with_headers_are_placed_by_the_log_of_a_query(
+    spark: SparkSession, tmp_path: Path, header: bool
+) -> None:
+    texts = {"a.csv": "k,n\nx,1\nx,2\n", "b.csv": "k,n\ny,3\n", "c.csv": "k,n\n"}
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text if header else text.partition("\n")[2] or "\n")
+    history = FilesHistory.model_validate(
+        {"kind": "files", "path": str(tmp_path), "format": "csv", "options": {"header": header}}
+    )
+    files = find_files(spark, history)
+    frame = read_files(spark, history, files, parse_schema(spark, "k STRING, n BIGINT"), reader=Reader.SPARK)
+    placed = with_file_positions(frame, {file: number for number, file in enumerate(files)})
+    assert "_metadata" not in placed.columns
+    rows = sorted((row.n, row.rw_offset) for row in placed.collect())
+    assert rows == [(1, 0), (2, 1), (3, ROWS)]

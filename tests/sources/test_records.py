@@ -442,8 +442,8 @@ def test_a_text_is_decoded_once_however_often_its_fields_are_used(
     write_log(tmp_path / "a.parquet", records((0, 0, 0)))
     frame = good(opened(spark, pipeline(tmp_path, filter={"before_watermark": "distance > 0"})))
     plan = query_execution(frame.groupBy("carrier").agg(F.sum("distance"), F.max("rw_event_time"))).optimizedPlan()
-    # The second one is in a branch: it reads only what the first one could not.
-    assert plan.toString().count("from_json") == 2
+    # The second one is in a branch: it reads what the first one could not. Those of lists tell why text is not read.
+    assert plan.toString().count("from_json(StructField") == 2
 
 
 def test_only_the_columns_that_are_used_are_read(spark, tmp_path: Path, pipeline: MakePipeline) -> None:

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs.definition.payload import Reader
+from spark_jobs.sources import expressions, open_history
+from spark_jobs.sources.expressions import analyse
 from spark_jobs.sources.records.decode import REASON, UNREAD, decode, parse_schema
 from spark_jobs.sources.records.decode_avro import avro_fields, decode_avro
 from spark_jobs.spark.conditions import all_of, any_of
 from tests.sampling import first_of
 from tests.sources.avro import encoded
+from tests.sources.conftest import make_pipeline
 
 USED = ("t", "c1", "c7")
 
@@ -49,6 +53,24 @@ def test_wide_avro_is_decoded(spark: SparkSession) -> None:
     rows = spark.createDataFrame([(encoded(spark, schema, {name: name for name in names}),)], "value BINARY")
     decoded = decode_avro(rows, F.col("value"), schema, avro_fields(spark, schema), framed=False)
     assert tuple(decoded.select("c1", "c399", REASON).collect()[0]) == ("c1", "c399", None)
+
+
+def test_the_types_of_many_fields_are_checked_at_once(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each expression is analysed with the whole decoding of the record: one for each field would be their square."""
+    (tmp_path / "a.json").write_text('{"p": 0, "o": 0, "a": 0, "c1": 1}\n')
+    position = {"partition": "p", "offset": "o", "arrival": "a", "arrival_unit": "ms"}
+    pipeline = make_pipeline(
+        tmp_path,
+        history={"format": "json", "position": position},
+        value={"format": "columns", "schema": f"p INT, o BIGINT, a BIGINT, {_fields(100)}"},
+        event_time={"expression": "c1", "unit": "ms"},
+    )
+    asked: list[str] = []
+    monkeypatch.setattr(expressions, "analyse", lambda frame, text: asked.append(text) or analyse(frame, text))
+    open_history(spark, pipeline)
+    assert sorted(asked) == ["a", "o", "p"]
 
 
 def test_many_conditions_are_one(spark: SparkSession) -> None:

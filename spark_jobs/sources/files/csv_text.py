@@ -25,12 +25,15 @@ class CsvRules:
         quote: The character around quoted fields; empty: none.
         escape: What makes a quote a part of its field: the quote itself, or another character; empty: none.
         comment: What begins a line that is no record; empty: nothing.
+        before, behind: Whether there may be spaces before a quoted field, and behind it.
     """
 
     separator: str = ","
     quote: str = '"'
     escape: str = '"'
     comment: str = ""
+    before: bool = False
+    behind: bool = False
 
     def record(self) -> str:
         """The pattern of a whole record, which begins and ends with it."""
@@ -49,7 +52,7 @@ class CsvRules:
     def encoded(self, encoding: str) -> CsvRules:
         """The rules for text whose bytes in this encoding are taken for those of ISO-8859-1."""
         parts = (self.separator, self.quote, self.escape, self.comment)
-        return CsvRules(*(_in_latin_1(part, encoding) for part in parts))
+        return CsvRules(*(_in_latin_1(part, encoding) for part in parts), self.before, self.behind)
 
     def why_wrong(self, record: Column, why: Column | None = None) -> Column:
         """Why the quotes of a record are wrong (NOT_WELL_QUOTED, or `why`); null where they are not.
@@ -65,14 +68,18 @@ class CsvRules:
         """Whether a line ends within a quoted field: a record that begins there goes on in the next line."""
         escape = re.escape(self.escape)
         half = f"(?:{escape})?+" if self.escape and self.escape != self.quote else ""
-        field = f"{re.escape(self.quote)}{self._inside()}{half}"
+        field = f"{self._spaces(self.before)}{re.escape(self.quote)}{self._inside()}{half}"
         return line.rlike(f"^(?:{self._field()}{re.escape(self.separator)})*+{field}{_END}")
 
     def _field(self) -> str:
         # Possessive quantifiers, as Java would need a frame of its stack for each repetition of others.
         q, s = re.escape(self.quote), re.escape(self.separator)
         plain = f"[^{q}{s}\\r\\n]*+" if len(self.separator) == 1 else f"(?:(?!{s})[^{q}\\r\\n])*+"
-        return f"(?:{q}{self._inside()}{q}|{plain})" if q else plain
+        quoted = f"{self._spaces(self.before)}{q}{self._inside()}{q}{self._spaces(self.behind)}"
+        return f"(?:{quoted}|{plain})" if q else plain
+
+    def _spaces(self, allowed: bool) -> str:
+        return f"(?:(?!{re.escape(self.separator)})[ \\t])*+" if allowed else ""
 
     def _inside(self) -> str:
         """The pattern of the text between two quotes."""

@@ -83,7 +83,8 @@ def read_lines(
         # Before the fields are decoded, so that the file's name is not carried along.
         wrong = [_quoting_reason(csv_rules(history))] if values is Reader.FLINK else []
         lines = lines.withColumn(_LINE, F.coalesce(_LINE, *wrong)).drop(_LINES_OF)
-    folders = {name.lower() for name in lines.columns} - {RAW, _LINE}
+        lines = lines.drop("_metadata") if values is Reader.FLINK else lines
+    folders = {name.lower() for name in lines.columns} - {RAW, _LINE, "_metadata"}
     in_lines = None if schema is None else StructType([f for f in schema if f.name.lower() not in folders])
     if history.format == "json":
         fields = in_lines or inferred(_inferring(spark, history).json(paths[:infer_from]).schema)
@@ -166,7 +167,11 @@ def csv_rules(history: FilesHistory) -> CsvRules:
     """How the fields of the history's CSV files are written."""
     quote = str(option(history, "quote", '"'))
     escape = str(_line_options(history)["escape"])
-    return CsvRules(_separator(history), quote, escape, str(option(history, "comment")))
+    before, behind = (
+        str(option(history, f"ignore{side}whitespace")).lower() == "true" for side in ("leading", "trailing")
+    )
+    # Spark's parser takes no space behind a quote for text, whatever the options say.
+    return CsvRules(_separator(history), quote, escape, str(option(history, "comment")), before, before or behind)
 
 
 def _wants_multiline(history: FilesHistory) -> bool | None:
@@ -193,11 +198,13 @@ def _csv_records(
     """The records of CSV files, undecoded, as the column `value`, and the column _LINES_OF.
 
     `sizes`: by path. `headers`: the place of each file's header among its lines, from 0: that record is left out, and
-    no other one that reads like it.
+    no other one that reads like it. Where there are several parts, their files are named in the column `_metadata`.
     """
     parts = []
-    for (is_whole, header, _), paths in _read_together(history, sizes, headers).items():
+    together = _read_together(history, sizes, headers)
+    for (is_whole, header, _), paths in together.items():
         numbered = _of_texts(history, reader, paths) if is_whole else _by_lines(history, reader, paths)
+        numbered = numbered.select("*", "_metadata") if len(together) > 1 else numbered
         parts.append((numbered if header is None else numbered.where(F.col(_AT) != F.lit(header))).drop(_AT))
     return reduce(DataFrame.unionByName, parts)
 

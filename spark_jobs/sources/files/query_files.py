@@ -126,7 +126,7 @@ def with_file_positions(frame: DataFrame, numbers: Mapping[PinnedFile, int]) -> 
     if not is_numbered:
         row = F.row_number().over(Window.partitionBy(_NUMBER).orderBy(_BLOCK, _READ)) - 1
     offset = F.col(_NUMBER) * F.lit(ROWS) + row
-    return placed.withColumns({PARTITION: F.lit(0), OFFSET: offset}).drop(_NUMBER, _BLOCK, _READ)
+    return placed.withColumns({PARTITION: F.lit(0), OFFSET: offset}).drop(_NUMBER, _BLOCK, _READ, "_metadata")
 
 
 def _name(path: str) -> str:

@@ -56,6 +56,7 @@ _JSON_AS_FLINK: Mapping[str, Any] = {name: not allowed for name, allowed in JSON
 """What Flink's JSON format takes: control characters within text, and neither `NaN` nor text in single quotes."""
 _DECODED = "rw_decoded"
 _CORRUPT = "rw_corrupt"
+_OBJECT_BEHIND_COMMENTS = r"^(\s|/\*([^*]|\*+[^*/])*\*+/)*\{"
 
 
 def parse_schema(spark: SparkSession, ddl: str) -> StructType:
@@ -116,7 +117,7 @@ def decode(
     # A generator of one row: Spark does not copy it into the filters and columns that use the fields. Otherwise the
     # text would be decoded again for each of them.
     parsed = frame.select("*", F.explode_outer(F.array(value)).alias(_DECODED))
-    reason = _json_reason(text, schema) if is_json else _csv_reason(text, schema, chosen)
+    reason = _json_reason(text, schema, chosen) if is_json else _csv_reason(text, schema, chosen)
 
     def as_text(name: str) -> Column:
         return F.get_json_object(text, f"$['{name}']") if is_json else _from_csv(text, _plain(schema), chosen)[name]
@@ -140,14 +141,17 @@ def _from_csv(text: Column, schema: StructType, options: Mapping[str, Any]) -> C
     return F.from_csv(text, ", ".join(fields), dict(options))
 
 
-def _json_reason(text: Column, schema: StructType) -> Column:
+def _json_reason(text: Column, schema: StructType, options: Mapping[str, Any]) -> Column:
     parsed = F.col(_DECODED)
     wrong = _first_of(parsed, lambda record: _wrong_fields(record, text, schema, ()))
+    values = _values(text, options)
+    has_comments = any(key.lower() == "allowcomments" and str(on).lower() == "true" for key, on in options.items())
+    is_object = text.rlike(_OBJECT_BEHIND_COMMENTS) if has_comments else F.ltrim(text).startswith("{")
     return (
-        F.when(~F.ltrim(text).startswith("{"), F.when(_is_json(text), "not a JSON object").otherwise("not valid JSON"))
-        .when(parsed[_CORRUPT].isNull(), F.when(_has_more(text), "not valid JSON"))
+        F.when(~is_object, F.when(F.size(values) > 0, "not a JSON object").otherwise("not valid JSON"))
+        .when(parsed[_CORRUPT].isNull(), F.when(_may_have_more(text) & ~_is_one(values), "not valid JSON"))
+        .when(_is_one(values), wrong)
         .when(text.rlike(r"^\s*\{\s*'"), "not valid JSON: text in single quotes")
-        .when(_is_json(text), wrong)
         .otherwise("not valid JSON")
     )
 
@@ -170,21 +174,25 @@ def _wrong_fields(record: Column, text: Column, fields: StructType, path: tuple[
             yield from _wrong_fields(value, text, field.dataType, here)
 
 
-def _is_json(text: Column) -> Column:
-    return F.get_json_object(text, "$").isNotNull()
+def _values(text: Column, options: Mapping[str, Any]) -> Column:
+    """The JSON values of a text, separated by commas, as texts; null where the options do not take it for JSON."""
+    return F.from_json(F.concat(F.lit("["), text, F.lit("\n]")), t.ArrayType(t.StringType()), dict(options))
 
 
-def _has_more(text: Column) -> Column:
-    """Whether something follows the object. Spark's parser stops at its end, and a second object would be lost.
+def _is_one(values: Column) -> Column:
+    return F.coalesce(F.size(values) == 1, F.lit(False))
 
-    A flat object ends at its first closing brace. Only other text is parsed once more, in brackets.
+
+def _may_have_more(text: Column) -> Column:
+    """Whether something may follow the object. Spark's parser stops at its end, and a second object would be lost.
+
+    A flat object ends at its first closing brace. Only other text is parsed once more.
     """
     # In bytes, because Spark counts the characters of a text one by one.
     before_last = F.substring(text.cast("binary"), F.lit(1), F.octet_length(text) - 1)
     is_flat = text.endswith("}") & ~F.contains(before_last, F.lit(b"}"))
     is_odd = ~F.rtrim(text).endswith("}") | text.rlike(r"\}\s*([^\s,}\]]|,\s*[^\s\"])")
-    listed = F.concat(F.lit("["), text, F.lit("]"))
-    return ~is_flat & is_odd & (~_is_json(listed) | F.get_json_object(listed, "$[1]").isNotNull())
+    return ~is_flat & is_odd
 
 
 def _csv_reason(text: Column, schema: StructType, options: Mapping[str, Any]) -> Column:
@@ -332,6 +340,8 @@ class _Reading:
         return there & self.converted(value, kind).isNull()
 
 
+_SHORT_NAME = r"^\s*[+-]?(?!NaN|Infinity)(?i:nan|inf|infinity)\s*$"
+"""Names of numbers that Spark reads and Java's `parseDouble` does not, which Flink calls."""
 _MOST_SECONDS = (2**63 - 1) // 1_000_000
 """What a TIMESTAMP holds, in seconds of the epoch: Spark's conversion fails beyond it, and the whole job with it."""
 
@@ -362,4 +372,6 @@ def _of_variant(value: Column, kind: t.DataType, zone: str | None) -> Column:
             return F.when(found == "BOOLEAN", read("boolean")).when(is_text | is_number, is_true)
         case t.ByteType() | t.ShortType():
             return F.when(is_text | is_whole, read(kind.simpleString()))
+        case t.FloatType() | t.DoubleType():
+            is_text = is_text & ~read("string").rlike(_SHORT_NAME)
     return F.when(is_text | is_number, read(kind.simpleString()))
