@@ -108,22 +108,27 @@ def evaluated(frame: DataFrame, attempts: Mapping[str, Attempt]) -> DataFrame:
     return frame.withColumns({**columns, FAILED: F.coalesce(*reasons)}).drop(_TRIED)
 
 
-def arguments(frame: DataFrame, label: str, text: str, only_if: Column | None) -> Iterator[Attempt]:
-    """What an aggregate expression computes of each record: its functions' arguments and filters."""
+def arguments(frame: DataFrame, texts: Mapping[str, str], only_if: Column | None) -> Iterator[tuple[str, Attempt]]:
+    """What aggregate expressions compute of each record, by their names: their functions' arguments and filters.
+
+    They are analyzed together: with a thousand of them, each by itself takes minutes.
+    """
     spark = frame.sparkSession
-    tree = analyzed_plan(frame.agg(F.expr(text).alias(_TRIED))).expressions().apply(0)
-    for node, name in nodes_of(tree):
-        if name != "AggregateExpression":
-            continue
-        condition, given = only_if, node.filter()
-        if given.isDefined():
-            chosen = column_of(spark, given.get())
-            yield Attempt(label, text, chosen, given.get(), only_if)
-            condition = F.coalesce(tried(chosen), F.lit(False)) if condition is None else condition & tried(chosen)
-        for child in children_of(node.aggregateFunction()):
-            if child.nodeName() == "SortOrder":  # the order of WITHIN GROUP
-                child = child.child()
-            yield Attempt(label, text, column_of(spark, child), child, condition)
+    trees = analyzed_plan(frame.agg(*(F.expr(text).alias(_TRIED) for text in texts.values()))).expressions()
+    for place, (name, text) in enumerate(texts.items()):
+        label = f"aggregate `{name}`"
+        for node, kind in nodes_of(trees.apply(place)):
+            if kind != "AggregateExpression":
+                continue
+            condition, given = only_if, node.filter()
+            if given.isDefined():
+                chosen = column_of(spark, given.get())
+                yield name, Attempt(label, text, chosen, given.get(), only_if)
+                condition = F.coalesce(tried(chosen), F.lit(False)) if condition is None else condition & tried(chosen)
+            for child in children_of(node.aggregateFunction()):
+                if child.nodeName() == "SortOrder":  # the order of WITHIN GROUP
+                    child = child.child()
+                yield name, Attempt(label, text, column_of(spark, child), child, condition)
 
 
 def _may_fail(spark: SparkSession, node: JavaObject, name: str) -> bool:

@@ -402,22 +402,11 @@ def _with_later_expressions(records: DataFrame, pipeline: Pipeline) -> DataFrame
             records = evaluated(records, {ADMITTED: one})
             admits = F.col(ADMITTED)
     records = _with_ids(records, pipeline, admits)
+    _refuse_aggregates(records, pipeline)
     later = {}
-    for name, text in aggregates_of(pipeline).items():
-        path = ("aggregates", name)
-        try:
-            found = aggregates.foreign(records, text)
-        except AnalysisException as error:
-            raise refuse(pipeline, path, Refused(*aggregates.analyzer_message(records, error))) from error
-        if found is not None:
-            raise refuse(pipeline, path, Refused(found.what, found.hint, found.column is not None))
-        if (chance := next(aggregates.of_chance(records.sparkSession, text), None)) is not None:
-            raise refuse(pipeline, path, Refused(*chance))
-        if (refused := refuse_unpublishable(records.agg(F.expr(text)).schema[0].dataType)) is not None:
-            raise refuse(pipeline, path, refused)
-        for number, argument in enumerate(arguments(records, f"aggregate `{name}`", text, admits)):
-            if can_fail(records.sparkSession, argument.tree):
-                later[f"{_ARGUMENT}{name}_{number}"] = argument
+    for number, (name, argument) in enumerate(arguments(records, aggregates_of(pipeline), admits)):
+        if can_fail(records.sparkSession, argument.tree):
+            later[f"{_ARGUMENT}{name}_{number}"] = argument
     gap = getattr(pipeline.window, "gap_expression", None)
     if gap is not None:
         expression_type(records, gap, pipeline, ("window", "gap_expression"))
@@ -426,6 +415,24 @@ def _with_later_expressions(records: DataFrame, pipeline: Pipeline) -> DataFrame
     if gap is not None:
         tried_records = _with_gap(tried_records, admits)
     return tried_records.drop(*(name for name in later if name != GAP))
+
+
+def _refuse_aggregates(records: DataFrame, pipeline: Pipeline) -> None:
+    """Raise DefinitionError for an aggregate that is no function of the window's records, or that no table holds."""
+    spark = records.sparkSession
+    shape = spark.createDataFrame([], records.schema)  # what the records are made by need not be analyzed with each
+    for name, text in aggregates_of(pipeline).items():
+        path = ("aggregates", name)
+        try:
+            found = aggregates.foreign(shape, text)
+        except AnalysisException as error:
+            raise refuse(pipeline, path, Refused(*aggregates.analyzer_message(shape, error))) from error
+        if found is not None:
+            raise refuse(pipeline, path, Refused(found.what, found.hint, found.column is not None))
+        if (chance := next(aggregates.of_chance(spark, text), None)) is not None:
+            raise refuse(pipeline, path, Refused(*chance))
+        if (refused := refuse_unpublishable(shape.agg(F.expr(text)).schema[0].dataType)) is not None:
+            raise refuse(pipeline, path, refused)
 
 
 def _with_ids(records: DataFrame, pipeline: Pipeline, admits: Column | None) -> DataFrame:
