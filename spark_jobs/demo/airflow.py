@@ -125,6 +125,7 @@ class Airflow:
         if self._process is not None:
             self._process.stop()
         self._process = None
+        self._tokens.clear()  # the next start signs with another secret
 
     # What a person does in the UI.
 

@@ -6,7 +6,7 @@ The patterns hold in Java and in Python, so that a run and `rewindow init` read 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -51,8 +51,8 @@ class CsvRules:
 
     def encoded(self, encoding: str) -> CsvRules:
         """The rules for text whose bytes in this encoding are taken for those of ISO-8859-1."""
-        parts = (self.separator, self.quote, self.escape, self.comment)
-        return CsvRules(*(_in_latin_1(part, encoding) for part in parts), self.before, self.behind)
+        names = ("separator", "quote", "escape", "comment")
+        return replace(self, **{name: _in_latin_1(getattr(self, name), encoding) for name in names})
 
     def why_wrong(self, record: Column, why: Column | None = None) -> Column:
         """Why the quotes of a record are wrong (NOT_WELL_QUOTED, or `why`); null where they are not.
