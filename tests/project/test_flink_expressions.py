@@ -133,6 +133,7 @@ def test_operands_types_decide_what_is_written(parser: FlinkParser, flink: str, 
     [
         ("odd / 2", "/(?, WHOLE) was not compared with Flink"),
         ("SOUNDEX(name)", "SOUNDEX(TEXT) was not compared with Flink"),
+        ("DATE_FORMAT(CAST(name AS TIMESTAMP(3)), 'YYYY-ww')", "Spark ends the run"),
     ],
 )
 def test_what_is_not_known_to_be_alike_gets_a_check(parser: FlinkParser, flink: str, why: str) -> None:

@@ -117,7 +117,7 @@ def record(asked: Iterable[Written], before: SparkRecord) -> dict[Written, InSpa
 
 
 def difference(flink: Recorded, spark: InSpark) -> str:
-    """How Spark differs: `same`, `stops` where it has an error for a value of Flink, else what it gave.
+    """How Spark differs: `same`, `stops` where it has an error for a value of Flink (not for all), else what it gave.
 
     Flink's parts of times are wrong before 1970, where it cuts off towards zero: that is said apart.
     """
@@ -129,18 +129,24 @@ def difference(flink: Recorded, spark: InSpark) -> str:
         return f"Flink gives {flink.type}, Spark {spark.type.upper()}"
     if _digits(flink)[0 if flink.is_aggregate else 1 :] != _digits(spark)[0 if flink.is_aggregate else 1 :]:
         return f"Flink gives {flink.type}, Spark {spark.type.upper()}"
-    stops, early = False, ""
+    stops, ends, early, agree = False, "", "", False
     for name, theirs in flink.values.items():
         ours = spark.values.get(name)
         if isinstance(theirs, dict):
             continue  # the live job ended here
         if isinstance(ours, dict):
             stops = True
+            if theirs is not None:
+                ends = ends or f"{_row(flink, name)}Flink gives {_shown(theirs)}, Spark ends the run"
         elif not _equal(theirs, ours, flink.type):
             told = f"{_row(flink, name)}Flink gives {_shown(theirs)}, Spark {_shown(ours)}"
             if not _is_early(flink, name):
                 return told
             early = f"{_EARLY}{told}"
+        else:
+            agree = agree or theirs is not None
+    if ends and not agree:
+        return ends
     return early or (_STOPS if stops else _SAME)
 
 
