@@ -99,7 +99,7 @@ class World:
         self.catalog = {"type": "hive", "uri": self.metastore.uri, "warehouse": str(self.warehouse)}
         self._project = folder / "project"
         environ = {
-            "REWINDOW_HOME": str(home), "REWINDOW_CATALOG_SECONDS": "5",
+            "REWINDOW_HOME": str(home), "REWINDOW_CATALOG_SECONDS": "5", "REWINDOW_KEEP_AT_LEAST": "1 min",
             "REWINDOW_CATALOG_CONF": ",".join(map("=".join, self.catalog.items())),
             "REWINDOW_DRIVER_MEMORY": "640m", "REWINDOW_SPARK_CONF": SPARK_CONF,
             "REWINDOW_EXPECTATIONS": str(self._project / "expectations"), "REWINDOW_SPARK_IDLE_MINUTES": "0",
