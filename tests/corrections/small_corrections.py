@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pyspark.sql import SparkSession
+from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs.comparison import stage
+from spark_jobs.corrections.topic import HEADER
 from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.replay.engine import History, Replay
 from spark_jobs.replay.from_pipeline import spec_of
@@ -74,3 +75,19 @@ def counts_of(run: RunResult) -> dict[str, int]:
     verdicts = Verdicts.read(RunStore.configured().folder(run.run_id))
     assert verdicts is not None and verdicts.problem is None
     return verdicts.counts
+
+
+def read(spark: SparkSession, servers: str, topic: str) -> list[Row]:
+    """What readers of a topic see: `partition`, `offset`, `key`, `value`; `delivery`: the id that a correction has."""
+    frame = spark.read.format("kafka").options(
+        **{"kafka.bootstrap.servers": servers, "subscribe": topic, "includeHeaders": "true"},
+        **{"kafka.isolation.level": "read_committed"},
+    )
+    header = F.expr(f"CAST(filter(headers, h -> h.key = '{HEADER}')[0].value AS STRING)")
+    text = [F.col(c).cast("string").alias(c) for c in ("key", "value")]
+    return (
+        frame.load()
+        .select("partition", "offset", *text, header.alias("delivery"))
+        .orderBy("partition", "offset")
+        .collect()
+    )

@@ -9,11 +9,10 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from pyspark.sql import functions as F
 
 from spark_jobs.comparison.compare import run_compare
 from spark_jobs.corrections.delivery import deliver, repeat, revert
-from spark_jobs.corrections.topic import HEADER, TopicDestination
+from spark_jobs.corrections.topic import TopicDestination
 from spark_jobs.definition.instants import format_instant
 from spark_jobs.errors import DefinitionError
 from spark_jobs.lakehouse.corrections import CorrectionTable
@@ -23,7 +22,7 @@ from spark_jobs.runs.life.store import RunStore
 from spark_jobs.runs.life.verdicts import Verdicts
 from spark_jobs.runs.work.progress import NoProgress
 from tests.corrections.boundaries import TOPIC, boundaries_of, ended_at
-from tests.corrections.small_corrections import counts_of, defined, emitted_rows, published, with_faults
+from tests.corrections.small_corrections import counts_of, defined, emitted_rows, published, read, with_faults
 from tests.faults.boundaries import Stopped
 from tests.kafka import Sent, produce
 from tests.sampling import IN_FULL, sample
@@ -54,21 +53,6 @@ def records(rows: list[dict], operation: str | None) -> list[Sent]:
         value = {"n": row["n"], "total": row["total"], "op": operation, "at": None, "more": "kept"}
         sent.append(Sent(json.dumps(value), row["window_start"] // 30_000 % 2, key))
     return sent
-
-
-def read(spark, servers: str, topic: str) -> list:
-    frame = spark.read.format("kafka").options(
-        **{"kafka.bootstrap.servers": servers, "subscribe": topic, "includeHeaders": "true"},
-        **{"kafka.isolation.level": "read_committed"},
-    )
-    header = F.expr(f"CAST(filter(headers, h -> h.key = '{HEADER}')[0].value AS STRING)")
-    text = [F.col(c).cast("string").alias(c) for c in ("key", "value")]
-    return (
-        frame.load()
-        .select("partition", "offset", *text, header.alias("delivery"))
-        .orderBy("partition", "offset")
-        .collect()
-    )
 
 
 def set_up(spark, kafka, tmp_path, mode: str, more: str = "", operation: str | None = None):

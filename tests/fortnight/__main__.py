@@ -49,7 +49,7 @@ def _draw(nights: list[Night], file: Path) -> None:
     rows = [
         {"night": night.number, "what": what, "value": value}
         for night in nights
-        for what, value in {"seconds": night.seconds, "files": night.files, **night.memory}.items()
+        for what, value in {"seconds": night.seconds, **night.stays}.items()
     ]
     chart = alt.Chart(alt.Data(values=rows)).mark_line(point=True).encode(x="night:O", y="value:Q")
     chart.properties(width=220, height=120).facet("what:N", columns=3).resolve_scale(y="independent").save(str(file))

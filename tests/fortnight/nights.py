@@ -9,9 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 
-from spark_jobs.corrections.topic import HEADER
 from spark_jobs.definition.instants import format_instant
 from spark_jobs.eventtime.durations import DAY, HOUR
 from spark_jobs.lakehouse.corrections import CorrectionTable
@@ -22,6 +20,7 @@ from spark_jobs.runs.life.status import RunStatus
 from spark_jobs.runs.planning.plan import make_plan
 from spark_jobs.runs.work.backfill import execute
 from spark_jobs.runs.work.progress import NoProgress
+from tests.corrections.small_corrections import read
 from tests.fortnight.job import START, LiveJob, Ride, rides
 from tests.fortnight.world import HISTORY, NIGHTLY, OUTPUT, Struck, World, deck
 from tests.kafka import Sent
@@ -49,6 +48,11 @@ class Night:
     memory: dict[str, float]
     """MiB, by service."""
 
+    @property
+    def stays(self) -> dict[str, float]:
+        """What must not grow from night to night."""
+        return {"files": self.files, **self.memory}
+
 
 @dataclass(slots=True)
 class Reader:
@@ -61,14 +65,9 @@ class Reader:
 
     def read(self, spark: SparkSession, servers: str) -> None:
         """Go on from where it was. A null value takes a row away."""
-        frame = spark.read.format("kafka").options(
-            **{"kafka.bootstrap.servers": servers, "subscribe": OUTPUT, "includeHeaders": "true"},
-            **{"kafka.isolation.level": "read_committed"},
-        )
-        header = F.expr(f"CAST(filter(headers, h -> h.key = '{HEADER}')[0].value AS STRING)").alias("delivery")
-        text = (F.col(name).cast("string").alias(name) for name in ("key", "value"))
-        rows = frame.load().select("offset", *text, header).where(F.col("offset") >= self.position).orderBy("offset")
-        for row in rows.collect():
+        for row in read(spark, servers, OUTPUT):
+            if row["offset"] < self.position:
+                continue
             self.position = row["offset"] + 1
             if row["delivery"]:
                 self.deliveries[row["delivery"]] += 1
@@ -153,12 +152,7 @@ def _growing(nights: list[Night]) -> Iterator[str]:
         return
     third = len(nights) // 3
     second, last = nights[third : 2 * third], nights[-third:]
-    curves = {"files": lambda night: night.files, **{name: _memory_of(name) for name in nights[0].memory}}
-    for name, of in curves.items():
-        before, after = (max(of(night) for night in part) for part in (second, last))
+    for name in nights[0].stays:
+        before, after = (max(night.stays[name] for night in part) for part in (second, last))
         if before and after > FLAT * before:
             yield f"{name}: {before:g} grew to {after:g}"
-
-
-def _memory_of(name: str) -> Callable[[Night], float]:
-    return lambda night: night.memory[name]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import shutil
 import signal
 import time
 from collections.abc import Iterator, Mapping
@@ -22,7 +21,7 @@ from spark_jobs.demo.airflow import Airflow
 from spark_jobs.demo.ports import free_port
 from spark_jobs.demo.supervised import becomes_true
 from tests.kafka import Producer, Sent
-from tests.orchestration.project import ROOT, SPARK_CONF
+from tests.orchestration.project import SPARK_CONF, copy_dags
 from tests.services.hive_metastore import HiveMetastore
 from tests.services.kafka_broker import AdministeredBroker
 
@@ -130,13 +129,10 @@ class World:
         self._services.close()
 
     def _make_project(self) -> None:
-        for name in ("dags", "expectations"):
-            ignored = shutil.ignore_patterns("__pycache__", "*.yaml")
-            shutil.copytree(ROOT / name, self._project / name, ignore=ignored)
+        copy_dags(self._project)
         (self._project / "plugins").mkdir()
         (self._project / "expectations" / f"{NIGHTLY}.json").write_text(json.dumps(_GATE))
         pipelines = self._project / "dags/pipelines"
-        pipelines.mkdir(exist_ok=True)
         text = (_DEFINITION + _LIVE).format(name=NIGHTLY, servers=self.broker.servers)
         (pipelines / f"{NIGHTLY}.yaml").write_text(text)
         (self._project / f"{FULL}.yaml").write_text(_DEFINITION.format(name=FULL, servers=self.broker.servers))

@@ -71,14 +71,19 @@ def records(days: int) -> list[dict[str, Any]]:
     return found
 
 
-def make_project(root: Path, pipelines: Mapping[str, str], days: int) -> Path:
-    """DAG files, expectations, `days` of records, and a pipeline for each name with its publish policy."""
+def copy_dags(root: Path) -> None:
+    """The DAG files and expectations of the project, and an empty folder for pipelines."""
     for name in ("dags", "expectations"):
         shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__", "*.yaml"))
+    (root / "dags/pipelines").mkdir(exist_ok=True)
+
+
+def make_project(root: Path, pipelines: Mapping[str, str], days: int) -> Path:
+    """DAG files, expectations, `days` of records, and a pipeline for each name with its publish policy."""
+    copy_dags(root)
     (root / "data").mkdir()
     with (root / "data/part-0.json").open("w") as file:
         file.writelines(json.dumps(record) + "\n" for record in records(days))
-    (root / "dags/pipelines").mkdir(exist_ok=True)
     for name, publish in pipelines.items():
         (root / f"dags/pipelines/{name}.yaml").write_text(definition(name, publish))
     return root

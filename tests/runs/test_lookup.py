@@ -28,12 +28,10 @@ def regions(spark: SparkSession, rows: str, columns: str = "k, region") -> None:
     spark.sql(f"CREATE OR REPLACE TABLE {REGIONS} USING iceberg AS SELECT * FROM VALUES {rows} AS t({columns})")
 
 
-def defined(
-    tmp_path: Path, name: str, lookup: str, *, keys: str = "{region: region}", accepts: str = "true"
-) -> Pipeline:
+def defined(tmp_path: Path, name: str, lookup: str, *, keys: str = "{region: region}", accepts: str = "") -> Pipeline:
     text = definition_text(name, tmp_path / "data", end="freeze", namespace="lookups")
     text = text.replace("keys: {k: k}", f"lookup: {{table: {REGIONS}, {lookup}}}\nkeys: {keys}")
-    text += f'filter: {{before_watermark: "{accepts}"}}\n' if accepts != "true" else ""
+    text += f'filter: {{before_watermark: "{accepts}"}}\n' if accepts else ""
     path = tmp_path / f"{name}.yaml"
     path.write_text(text)
     return load_pipeline(path)

@@ -47,6 +47,11 @@ def option(history: FilesHistory, name: str, default: OptionValue = "") -> Optio
     return next((value for key, value in history.options.items() if key.lower() == name), default)
 
 
+def is_on(history: FilesHistory, name: str) -> bool:
+    """Whether an option that is off by default is on."""
+    return str(option(history, name)).lower() == "true"
+
+
 def read_lines(
     spark: SparkSession,
     history: FilesHistory,
@@ -77,7 +82,7 @@ def read_lines(
         lines = _decoded(spark, history, reader.text(paths))
     else:
         of_files = dict(zip(paths, sizes, strict=True))
-        if str(option(history, "header", "false")).lower() == "true":
+        if is_on(history, "header"):
             header = _header(spark, history, of_files)
         lines = _decoded(spark, history, _csv_records(history, reader, of_files, header.at if header else {}))
         # Before the fields are decoded, so that the file's name is not carried along.
@@ -167,9 +172,7 @@ def csv_rules(history: FilesHistory) -> CsvRules:
     """How the fields of the history's CSV files are written."""
     quote = str(option(history, "quote", '"'))
     escape = str(_line_options(history)["escape"])
-    before, behind = (
-        str(option(history, f"ignore{side}whitespace")).lower() == "true" for side in ("leading", "trailing")
-    )
+    before, behind = is_on(history, "ignoreleadingwhitespace"), is_on(history, "ignoretrailingwhitespace")
     # Spark's parser takes no space behind a quote for text, whatever the options say.
     return CsvRules(_separator(history), quote, escape, str(option(history, "comment")), before, before or behind)
 
@@ -349,6 +352,6 @@ def _refuse_mode(history: FilesHistory, values: Reader) -> None:
 
 
 def _refuse_multiline(history: FilesHistory) -> None:
-    if str(option(history, "multiline", "false")).lower() == "true":
+    if is_on(history, "multiline"):
         hint = "Leave the option `multiLine` out and write one record on each line."
         raise SourceError("records over several lines cannot be read", plain_path(history.path[0]), hint)

@@ -18,7 +18,7 @@ from spark_jobs.definition.instants import format_instant
 from spark_jobs.definition.payload import Reader
 from spark_jobs.errors import SourceError
 from spark_jobs.pins import PinnedFile
-from spark_jobs.sources.files.lines import OptionValue, option, read_lines
+from spark_jobs.sources.files.lines import OptionValue, is_on, option, read_lines
 from spark_jobs.sources.files.orc import read_by_arrow
 from spark_jobs.sources.files.parquet import (
     FileColumns,
@@ -232,7 +232,7 @@ def _check_same_units(paths: Sequence[str], containers: Containers, reader: str 
 
 def _merges(history: FilesHistory) -> bool:
     """Whether columns may be missing in some Parquet files."""
-    return str(option(history, "mergeschema", "false")).lower() == "true"
+    return is_on(history, "mergeschema")
 
 
 def _chosen(history: FilesHistory, names: Sequence[str]) -> dict[str, OptionValue]:
