@@ -13,12 +13,16 @@ from pyspark.sql import DataFrame, SparkSession
 from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.errors import DefinitionError, HistoryError, SourceError
 from spark_jobs.lakehouse.tables import Tables
+from spark_jobs.pins import Change
 from spark_jobs.replay.columns import HISTORY_GONE
 from spark_jobs.runs.night.nightly import reconcile
 from spark_jobs.runs.planning.plan import make_plan, open_planned, plan_from_json
 from spark_jobs.runs.work.job import RunResult
 from spark_jobs.runs.work.progress import LogProgress
 from spark_jobs.sources import open_history, source_of
+from spark_jobs.sources.lake.iceberg import change_between, pin_snapshot
+from spark_jobs.spark.gateway import JavaObject, jvm, loaded_iceberg_table
+from spark_jobs.spark.snapshots import snapshots_back
 from tests.runs.small_nights import tables_of
 from tests.runs.small_runs import T0, contents, definition_text, record, run, write
 
@@ -155,6 +159,70 @@ def test_a_column_that_was_dropped_and_added_again_is_a_repair_where_no_record_c
     windows = spark.table(f"{Tables.of(defined).windows}.branch_revisions").where("valid_to IS NULL")
     early = windows.where(f"window_start < timestamp_millis({T0 + 60_000}) AND revision > 1")
     assert {row["cause"] for row in early.where("total IS NULL").collect()} == {"source_repair"}
+
+
+@pytest.mark.parametrize("by_value", [False, True])
+@pytest.mark.parametrize(("written", "change"), [(80, Change.NONE), (100, Change.REWRITTEN), (79, Change.REWRITTEN)])
+def test_files_that_are_written_anew_have_the_rows_that_were_left(
+    spark, lake: Lake, written: int, change: Change, by_value: bool
+) -> None:
+    """Rows that are marked as deleted, by position or by value, are gone; marks can outlive the files they are of."""
+    for numbers in (range(50), range(50, 100)):
+        rows = [record(i, k="gone" if 40 <= i < 60 else "a") for i in numbers]
+        lake.frame(rows).writeTo(lake.table).append()
+    if by_value:
+        _delete_value(spark, lake.table, "k", "gone")
+    else:
+        spark.sql(f"DELETE FROM {lake.table} WHERE k = 'gone'")
+    assert spark.table(lake.table).count() == 80
+    before = pin_snapshot(spark, lake.table)
+    other = Lake(spark, lake.folder, f"rewindow.lake.log_{next(_numbers)}")
+    spark.sql(f"CREATE TABLE {other.table} ({SCHEMA}) USING iceberg")
+    other.append(range(written))
+
+    table, source = (loaded_iceberg_table(spark, name) for name in (lake.table, other.table))
+    rewrite = table.newRewrite().validateFromSnapshot(before.snapshot)
+    for snapshot in snapshots_back(table):
+        for old in _data_files(snapshot.addedDataFiles(table.io())):
+            rewrite.deleteFile(old)
+    for new in _data_files(source.currentSnapshot().addedDataFiles(source.io())):
+        rewrite.addFile(new)
+    rewrite.commit()
+    assert change_between(spark, before, pin_snapshot(spark, lake.table)) is change
+
+
+def _data_files(files: JavaObject) -> list[JavaObject]:
+    found, them = files.iterator(), []
+    while found.hasNext():
+        them.append(found.next())
+    return them
+
+
+def _delete_value(spark: SparkSession, name: str, column: str, value: str) -> None:
+    """Delete the rows that have the value as Flink's upserts do: by a file of values."""
+    iceberg, table = jvm(spark).org.apache.iceberg, loaded_iceberg_table(spark, name)
+    schema = table.schema().select(jvm(spark).java.util.List.of(column))
+    ids = spark.sparkContext._gateway.new_array(jvm(spark).int, 1)
+    ids[0] = table.schema().findField(column).fieldId()
+    file = table.io().newOutputFile(table.locationProvider().newDataLocation("deleted.parquet"))
+    made = iceberg.data.GenericAppenderFactory(table.schema(), table.spec(), ids, schema, None)
+    plain = iceberg.encryption.EncryptedFiles.plainAsEncryptedOutput(file)
+    writer = made.newEqDeleteWriter(plain, iceberg.FileFormat.PARQUET, None)
+    row = iceberg.data.GenericRecord.create(schema)
+    row.set(0, value)
+    writer.write(row)
+    writer.close()
+    table.newRowDelta().addDeletes(writer.toDeleteFile()).commit()
+
+
+def test_marks_of_deleted_rows_that_compaction_leaves_behind_change_nothing(spark, lake: Lake) -> None:
+    spark.sql(f"ALTER TABLE {lake.table} ADD PARTITION FIELD truncate(v, 25)")
+    lake.append(range(100))
+    spark.sql(f"DELETE FROM {lake.table} WHERE v >= 40 AND v < 60")
+    before = pin_snapshot(spark, lake.table)
+    lake.compact()
+    assert spark.table(f"{lake.table}.delete_files").count(), "marks have outlived their files"
+    assert change_between(spark, before, pin_snapshot(spark, lake.table)) is Change.NONE
 
 
 def test_a_partition_that_was_written_over_where_nothing_was_is_read_as_new_rows(spark, tmp_path: Path) -> None:

@@ -117,6 +117,9 @@ def _as_text(name: str, kind: str) -> str:
         return f"transform({name}, x -> string(x)) AS {name}"
     if kind == "binary":
         return f"lower(hex({name})) AS {name}"
+    if kind in ("timestamp", "string"):  # text that is only a time is one of this day
+        today = f"replace(string({name}), string(current_date()), 'today')"
+        return f"replace({today}, string(year(current_date())), 'this year') AS {name}"
     return f"string({name}) AS {name}"
 
 

@@ -85,6 +85,17 @@ KNOWN: dict[str, Walk] = {
         Arrive(20),
         Night(),
     ),
+    # Files are written anew.
+    **_walks(
+        "compaction after rows of several files were removed",
+        TABLES,
+        Shape.TUMBLING,
+        Arrive(76),
+        Remove(47, 54),
+        Night(),
+        Compact(),
+        Night(),
+    ),
     # Rows are put right.
     **_walks(
         "rows are deleted, and inserted with other values",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from spark_jobs.errors import SourceError
 from spark_jobs.pins import Change, PinnedSnapshot
@@ -11,6 +12,8 @@ from spark_jobs.spark.gateway import JAVA_ERRORS, JavaObject, is_instance_of, lo
 from spark_jobs.spark.snapshots import rows_at, way_back
 
 _APPEND, _DELETE, _REWRITE = "append", "delete", "replace"
+_TAKEN_AWAY = 2
+"""The status of a file that a commit took away, in Iceberg's manifests."""
 
 
 def pin_snapshot(spark: SparkSession, table: str, pinned: PinnedSnapshot | None = None) -> PinnedSnapshot:
@@ -62,13 +65,15 @@ def change_between(spark: SparkSession, before: PinnedSnapshot, now: PinnedSnaps
     """What became of the rows of another snapshot of the table."""
     if now.snapshot is None:
         return Change.ROLLED_BACK
-    way = way_back(_loaded(spark, now.table), before.snapshot, now.snapshot)
+    found = _loaded(spark, now.table)
+    way = way_back(found, before.snapshot, now.snapshot)
     if not way.is_past:
         return Change.UNKNOWN if way.is_past is None else Change.ROLLED_BACK
     operations = {snapshot.operation() for snapshot in way.later}
     if any(_takes_away(one) for one in way.later if one.operation() not in (_APPEND, _DELETE, _REWRITE)):
         return Change.REWRITTEN
-    if not all(_keeps_rows(one) for one in way.later if one.operation() == _REWRITE):
+    rewrites = (one for one in way.later if one.operation() == _REWRITE)
+    if not all(_keeps_rows(spark, now.table, found, one) for one in rewrites):
         return Change.REWRITTEN
     if not operations <= {_APPEND, _REWRITE, _DELETE}:
         return Change.REWRITTEN if _DELETE in operations else Change.FILLED
@@ -83,15 +88,47 @@ def _takes_away(snapshot: JavaObject) -> bool:
     return any(int(summary.get(name) or 0) for name in ("deleted-data-files", "added-delete-files"))
 
 
-def _keeps_rows(snapshot: JavaObject) -> bool:
-    """Whether a commit that wrote files anew wrote as many rows as it took away, but for rows that were deleted before.
+def _keeps_rows(spark: SparkSession, table: str, found: JavaObject, rewrite: JavaObject) -> bool:
+    """Whether a commit that wrote files anew wrote as many rows as the files that it took away had left.
 
-    Iceberg does not look into the rows of such a commit.
+    Iceberg does not look into the rows of such a commit. Marks of deleted rows can outlive the files that they are of,
+    so that only the rows themselves tell how many were left.
     """
-    summary = snapshot.summary()
-    names = ("deleted-records", "added-records", "removed-position-deletes")
-    gone, written, marked = (int(summary.get(name) or 0) for name in names)
-    return gone - written in (0, marked) and not int(summary.get("removed-equality-deletes") or 0)
+    summary = rewrite.summary()
+
+    def count(name: str) -> int:
+        return int(summary.get(name) or 0)
+
+    gone, written = count("deleted-records"), count("added-records")
+    if not count("total-delete-files") - count("added-delete-files") + count("removed-delete-files"):
+        return gone == written
+    parent = rewrite.parentId()
+    if parent is None or found.snapshot(parent) is None:
+        return False
+    by_value = bool(int(found.snapshot(parent).summary().get("total-equality-deletes") or 0))
+    with reading(table):
+        left = _left(spark, table, rewrite, parent) if by_value else gone - _marked(spark, table, rewrite, parent)
+    return written == left
+
+
+def _marked(spark: SparkSession, table: str, rewrite: JavaObject, parent: int) -> int:
+    """How many rows of the files that a commit took away were marked as deleted before it; reads the marks alone."""
+    marks = spark.read.option("versionAsOf", str(parent)).table(f"{table}.position_deletes")
+    return _of_taken(spark, table, rewrite, marks, "file_path").select("file_path", "pos").distinct().count()
+
+
+def _left(spark: SparkSession, table: str, rewrite: JavaObject, parent: int) -> int:
+    """How many rows the files that a commit took away had before it, where values say which are deleted."""
+    rows = spark.read.option("versionAsOf", str(parent)).table(table).select("_file")
+    return _of_taken(spark, table, rewrite, rows, "_file").count()
+
+
+def _of_taken(spark: SparkSession, table: str, rewrite: JavaObject, rows: DataFrame, file: str) -> DataFrame:
+    """Those of the rows whose column `file` names a data file that the commit took away."""
+    entries = spark.read.option("versionAsOf", str(rewrite.snapshotId())).table(f"{table}.entries")
+    taken = entries.where((F.col("status") == _TAKEN_AWAY) & (F.col("snapshot_id") == rewrite.snapshotId()))
+    files = taken.where("data_file.content = 0").select(F.col("data_file.file_path").alias(file))
+    return rows.join(F.broadcast(files), file, "left_semi")
 
 
 def column_ids(spark: SparkSession, table: str) -> dict[str, str]:
