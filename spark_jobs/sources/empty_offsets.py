@@ -22,6 +22,7 @@ from spark_jobs.pins import PartitionRange, PinnedTopic
 from spark_jobs.replay.columns import OFFSET, PARTITION
 from spark_jobs.sources.fidelity import Fidelity, Level, fidelity
 from spark_jobs.sources.opened import OpenHistory
+from spark_jobs.sources.records.canonical import drops_without_event_time
 from spark_jobs.sources.union import names_of
 from spark_jobs.spark.conditions import any_of
 
@@ -171,5 +172,5 @@ def with_holes(
 
 
 def _leaves_out(pipeline: Pipeline, history: Topic) -> bool:
-    drops = history.tombstones == "drop" or pipeline.event_time.missing == "drop"
+    drops = history.tombstones == "drop" or drops_without_event_time(pipeline)
     return drops or pipeline.filter.before_watermark is not None

@@ -32,7 +32,7 @@ from spark_jobs.sources import (
     without_files,
 )
 from spark_jobs.sources.records.attempts import or_null
-from spark_jobs.sources.records.canonical import MISSING_EVENT_TIME
+from spark_jobs.sources.records.canonical import MISSING_EVENT_TIME, drops_without_event_time
 from spark_jobs.sources.records.decode import REASON
 
 _WAY_OUT = (
@@ -176,9 +176,10 @@ def _unfiltered(
 
 def unfiltered(pipeline: Pipeline) -> Pipeline | None:
     """The definition with all records that it leaves out before the watermark; None: it leaves none out."""
-    if pipeline.filter.before_watermark is None and pipeline.event_time.missing != "drop":
+    drops = drops_without_event_time(pipeline)
+    if pipeline.filter.before_watermark is None and not drops:
         return None
-    missing = "quarantine" if pipeline.event_time.missing == "drop" else pipeline.event_time.missing
+    missing = "quarantine" if drops else pipeline.event_time.missing
     event_time = pipeline.event_time.model_copy(update={"missing": missing})
     filter_ = pipeline.filter.model_copy(update={"before_watermark": None})
     return pipeline.model_copy(update={"filter": filter_, "event_time": event_time})
@@ -188,7 +189,7 @@ def is_rejected(records: DataFrame, pipeline: Pipeline) -> Column:
     """Whether the definition itself leaves out a canonical record of the definition `unfiltered`."""
     condition = pipeline.filter.before_watermark
     fails = F.lit(False) if condition is None else ~F.coalesce(or_null(records, condition), F.lit(False))
-    is_missing = F.lit(pipeline.event_time.missing == "drop") & F.col(REASON).eqNullSafe(MISSING_EVENT_TIME)
+    is_missing = F.lit(drops_without_event_time(pipeline)) & F.col(REASON).eqNullSafe(MISSING_EVENT_TIME)
     return (F.col(REASON).isNull() & fails) | is_missing
 
 

@@ -356,7 +356,7 @@ def with_event_time(
         more[STREAM] = attempt(frame, "watermark.stream", stream)
         columns[STREAM] = F.col(STREAM).cast("string")
     frame = evaluated(frame, more)
-    if event_time.missing == "drop" and not takes_ids_without_event_time(pipeline):
+    if drops_without_event_time(pipeline):
         frame = frame.where(_is_unusable(frame) | ~times.missing)
     return frame.withColumns(columns).drop(_TIME)
 
@@ -364,6 +364,11 @@ def with_event_time(
 def takes_ids_without_event_time(pipeline: Pipeline) -> bool:
     """Whether a record without an event time, which is in no window, holds its id all the same (Spark rule 35)."""
     return pipeline.deduplicate is not None and pipeline.takes_ids_without_event_time
+
+
+def drops_without_event_time(pipeline: Pipeline) -> bool:
+    """Whether a record without an event time is left out before anything counts it."""
+    return pipeline.event_time.missing == "drop" and not takes_ids_without_event_time(pipeline)
 
 
 def _is_unusable(frame: DataFrame) -> Column:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,7 +19,10 @@ from spark_jobs.runs.night.nightly import reconcile
 from spark_jobs.runs.planning.plan import make_plan
 from spark_jobs.runs.work.backfill import execute
 from spark_jobs.runs.work.progress import NoProgress
+from tests.runs.accounts import check_account
 from tests.runs.small_runs import T0, pipeline, record, write
+from tests.runs.streaming_nights import WrittenQuery, batches_of, records_of
+from tests.runs.streaming_nights import defined as query_defined
 from tests.sampling import first_of, in_turn
 
 RECORDS = [record(i, k="ab"[i % 2], t=T0 + i * 1000) for i in range(240)]
@@ -88,6 +92,19 @@ SESSIONS = {
     "complete": f"{SESSION}\nmode: complete",
     "duplicates": f"{SESSION}\ndeduplicate: {{by: v % 190, kind: processing_time}}",
 }
+
+
+@pytest.mark.parametrize("deduplicate", [{"by": ["v"]}, {"by": ["v"], "kind": "drop_duplicates"}])
+def test_records_of_a_query_without_an_event_time_are_accounted_for(spark, tmp_path, deduplicate) -> None:
+    """They hold their ids where the query drops duplicates, so they are read."""
+    draw = random.Random("no event time")
+    records = [one | ({"t": None} if n % 20 == 7 else {}) for n, one in enumerate(records_of(draw, 60))]
+    query = WrittenQuery(tmp_path, records, batches_of(draw, records, 10_000))
+    name = f"no_event_time_{len(deduplicate)}"
+    defined = query_defined(query, name, "tumbling", "append", "last", deduplicate=deduplicate)
+    for cut in (len(query.batches) // 2, len(query.batches)):
+        query.go_on(cut, pending=False, ahead=5)
+        check_account(reconcile(spark, defined, NoProgress()))
 
 
 @pytest.mark.parametrize("name", first_of(in_turn(SESSIONS)))
