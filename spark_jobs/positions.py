@@ -85,12 +85,16 @@ class Bucket:
 
 def least(one: int | None, other: int | None) -> int | None:
     """The smaller of two numbers; None stands for none."""
-    return min((n for n in (one, other) if n is not None), default=None)
+    if one is None or other is None:
+        return other if one is None else one
+    return min(one, other)
 
 
 def largest(one: int | None, other: int | None) -> int | None:
     """The larger of two numbers; None stands for none."""
-    return max((n for n in (one, other) if n is not None), default=None)
+    if one is None or other is None:
+        return other if one is None else one
+    return max(one, other)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,9 +141,10 @@ class Buckets:
         if not self.by_number or not other.by_number:
             return other if not self.by_number else self
         shift = max(self.shift, other.shift)
-        mine, theirs = self.at(shift).by_number, other.at(shift).by_number
-        joined = {n: mine.get(n, Bucket()).joined(theirs.get(n, Bucket())) for n in sorted(mine.keys() | theirs.keys())}
-        return Buckets(shift, joined)
+        joined = dict(self.at(shift).by_number)
+        for number, bucket in other.at(shift).by_number.items():  # often few, and many are there
+            joined[number] = joined[number].joined(bucket) if number in joined else bucket
+        return Buckets(shift, dict(sorted(joined.items())))
 
     def fitted(self, most: int) -> Buckets:
         """At most so many buckets between the first and the last one."""
