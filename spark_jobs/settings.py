@@ -44,6 +44,7 @@ class Variable(StrEnum):
     SCHEMA_FOLDERS = "REWINDOW_SCHEMA_FOLDERS"
     KEEP_AT_LEAST = "REWINDOW_KEEP_AT_LEAST"
     CATALOG_SECONDS = "REWINDOW_CATALOG_SECONDS"
+    STORE_SECONDS = "REWINDOW_STORE_SECONDS"
 
 
 def _heap_size(text: str) -> str:
@@ -243,6 +244,16 @@ class Settings(BaseSettings):
         description="How long a run waits for one answer of the Iceberg catalog and of the Hive metastore. A property "
         "of `REWINDOW_CATALOG_CONF` that says it for its catalog goes first.",
         examples=["60"],
+    )
+    store_seconds: int = Field(
+        default=20,
+        ge=1,
+        le=3600,
+        title="a number of seconds",
+        description="How long a run waits for one answer of an object store like S3, and it tries 6 times: for the "
+        "documents of runs, the tables (Iceberg's `S3FileIO`), and files under `s3a://` (which take 15 s at least). "
+        "fsspec's, the catalog's and Spark's own settings go first.",
+        examples=["20"],
     )
 
     @property

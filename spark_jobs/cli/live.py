@@ -89,7 +89,8 @@ def marks(
 ) -> None:
     """Show how far a live job had read: the next offset of each partition, by its own checkpoint or committed offsets.
 
-    `--as-of` of `run` and `plan` takes the same PATH or GROUP, and cuts the history there.
+    `--as-of` of `run` and `plan` takes the same PATH or GROUP, and cuts the history there. A checkpoint or savepoint of
+    Flink is a folder of this machine; one of Structured Streaming can have an address of an object store or HDFS.
     """
     from spark_jobs.marks.read import read_mark, topic_of
 

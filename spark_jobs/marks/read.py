@@ -36,7 +36,11 @@ def read_mark(session: Session, where: str, topic: Callable[[], TopicAccess | No
             return read_query(session(), where)
         raise SourceError("it is no checkpoint", where, "Name the folder of a checkpoint or savepoint.")
     if "://" in where:
-        return read_query(session(), where)
+        try:
+            return read_query(session(), where)
+        except SourceError as problem:
+            hint = f"{problem.hint} Flink's checkpoints are read from a folder of this machine: copy it here."
+            raise SourceError(problem.what, problem.where, hint) from problem
     if "/" in where:
         raise SourceError("there is no such folder", where, "Name the folder of a checkpoint, or a consumer group.")
     access = topic()

@@ -112,7 +112,10 @@ def catalog_conf(properties: Mapping[str, str]) -> dict[str, str]:
     return {
         _PREFIX: "org.apache.iceberg.spark.SparkCatalog",
         f"{_PREFIX}.cache-enabled": "false",
-        **{f"{_PREFIX}.{name}": value for name, value in (_limits(properties) | dict(properties)).items()},
+        **{
+            f"{_PREFIX}.{name}": value
+            for name, value in (_limits(properties) | _store_limits(properties) | dict(properties)).items()
+        },
     }
 
 
@@ -130,6 +133,29 @@ def _limits(properties: Mapping[str, str]) -> dict[str, str]:
     if properties.get("uri", "").startswith(("jdbc:mysql:", "jdbc:mariadb:")):
         return {"jdbc.connectTimeout": milliseconds, "jdbc.socketTimeout": milliseconds}
     return {}
+
+
+def _store_limits(properties: Mapping[str, str]) -> dict[str, str]:
+    """How long Iceberg's `S3FileIO` waits for an answer; of a REST catalog and Glue it is what reads the tables."""
+    kind = properties.get("type") or properties.get("catalog-impl", "")
+    if "S3FileIO" not in properties.get("io-impl", "S3FileIO" if kind in ("rest", "glue") else ""):
+        return {}
+    milliseconds = str(settings().store_seconds * 1000)
+    return {
+        f"http-client.{client}.{limit}-timeout-ms": milliseconds
+        for client in ("apache", "urlconnection")
+        for limit in ("connection", "socket")
+    }
+
+
+def store_conf() -> dict[str, str]:
+    """Spark settings for how long Hadoop's `s3a` waits for an answer, and how often it tries.
+
+    Of itself it tries 40 times, for 200 s each. It takes no less than 15 s.
+    """
+    limit = f"{settings().store_seconds}s"
+    s3a = {"connection.establish.timeout": limit, "connection.timeout": limit, "attempts.maximum": "2"}
+    return {f"spark.hadoop.fs.s3a.{name}": value for name, value in (s3a | {"retry.limit": "2"}).items()}
 
 
 METASTORE_TIMEOUT = "hive.metastore.client.socket.timeout"

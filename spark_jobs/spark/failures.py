@@ -27,6 +27,10 @@ _CATALOG = re.compile(
     r"org\.apache\.iceberg\.exceptions\.(REST|Service(Unavailable|Failure)|CommitStateUnknown)Exception|"
     r"org\.apache\.iceberg\.jdbc\.Unchecked|org\.apache\.iceberg\.hive\.RuntimeMetaException|T(Application|Protocol|Transport)Exception"
 )
+_STORE = re.compile(
+    r"software\.amazon\.awssdk\.[\w.]*Exception|org\.apache\.hadoop\.fs\.s3a\.\w*Exception|"
+    r"Premature end of Content-Length"
+)
 _EXPRESSION = re.compile(
     r"^\[?(CAST_INVALID_INPUT|CAST_OVERFLOW|CANNOT_PARSE_TIMESTAMP|ARITHMETIC_OVERFLOW|DIVIDE_BY_ZERO|"
     r"INVALID_ARRAY_INDEX\w*|NUMERIC_VALUE_OUT_OF_RANGE\S*|INTERVAL_ARITHMETIC_OVERFLOW\S*|DATETIME_OVERFLOW|"
@@ -76,8 +80,16 @@ def reading(where: str) -> Iterator[None]:
 
 def catalog_failure(problem: BaseException) -> CatalogError | None:
     """The error to show where the tables' catalog failed in the middle of a run; None for anything else."""
-    if not isinstance(problem, JAVA_ERRORS) or not _CATALOG.search(_whole_text(problem)):
+    if not isinstance(problem, JAVA_ERRORS):
         return None
+    text = _whole_text(problem)
+    if not _CATALOG.search(text):
+        if not _STORE.search(text):
+            return None
+        what = f"the object store does not answer as it must: {short(java_reason(problem))[:300]}"
+        found = _FILE.search(text)
+        where = found[0].rstrip(".'\"") if found else "the tables of the catalog `rewindow`"
+        return CatalogError(what, where, "Start it and run again: nothing is published in part.")
     what = f"the catalog of the tables does not answer as it must: {short(java_reason(problem))[:300]}"
     hint = "Start it and run again: nothing is published in part. `rewindow doctor` tries the catalog."
     return CatalogError(what, "catalog `rewindow`", hint)
@@ -148,6 +160,9 @@ def read_error(error: BaseException, where: str) -> RewindowError | None:
         return SourceError(f"{what}: {short(reason)}", place, "Rewrite the file, or leave it out.")
     if _NOT_FOUND.search(text) and "TABLE_OR_VIEW" not in text:
         return SourceError("a file of the history is gone", place, "Put it back, or plan again without it.")
+    if _STORE.search(text):
+        what = f"the object store of the history does not answer as it must: {short(reason)[:300]}"
+        return SourceError(what, place, "Start it, check its address and keys, and run again.")
     if _DAMAGED.search(text):
         return SourceError(
             f"the file is truncated or damaged: {short(reason)}", place, "Write it again, or leave it out."

@@ -24,7 +24,14 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.errors import EnvironmentSetupError, SourceError
 from spark_jobs.settings import is_of_another, settings
-from spark_jobs.spark.catalog import METASTORE_TIMEOUT, REDACTED, catalog_conf, configured_catalog, prepare_catalog
+from spark_jobs.spark.catalog import (
+    METASTORE_TIMEOUT,
+    REDACTED,
+    catalog_conf,
+    configured_catalog,
+    prepare_catalog,
+    store_conf,
+)
 from spark_jobs.spark.closed import CLOSED, close
 from spark_jobs.spark.gateway import (
     cache_java_names,
@@ -215,6 +222,9 @@ def _start(
         gateway = gateway or launch_jvm(conf, log_file(home))
     if submitted:
         connect_to_jvm()
+    for name, value in store_conf().items():
+        if name not in conf and system_property(name, gateway) is None:  # as spark-defaults.conf has it
+            conf[name] = value
     conf[_REDACTION_KEY] = _redaction(conf.get(_REDACTION_KEY), system_property(_REDACTION_KEY, gateway))
     context_conf = SparkConf(loadDefaults=submitted)
     if submitted:

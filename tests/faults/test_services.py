@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -26,9 +27,12 @@ from spark_jobs.demo.ports import free_port
 from spark_jobs.errors import RewindowError
 from spark_jobs.lakehouse.ledger import Ledger
 from spark_jobs.lakehouse.tables import Tables
+from spark_jobs.runs.life.documents import status_of
 from spark_jobs.runs.life.status import RunStatus
+from spark_jobs.runs.life.store import RunStore
 from spark_jobs.runs.night.nightly import reconcile
 from spark_jobs.runs.work.progress import NoProgress
+from spark_jobs.settings import Variable
 from spark_jobs.spark.session import spark_session
 from tests.faults.boundaries import watched_steps
 from tests.faults.proxy import Fault, Proxy
@@ -36,8 +40,9 @@ from tests.kafka import Sent, produce
 from tests.lakehouse.rest_catalog import rest_catalog
 from tests.registry import SchemaRegistry
 from tests.runs.small_nights import log_of, pipeline, tables_of
-from tests.runs.small_runs import T0, write
+from tests.runs.small_runs import T0, definition_text, write
 from tests.services.hive_metastore import HiveMetastore
+from tests.services.object_store import BUCKET, FILE_IO, S3A, client, environment_of, file_io_of, object_store, s3a_of
 from tests.services.postgresql import DRIVER, catalog_of, postgresql
 from tests.sources.avro import framed, zigzag
 
@@ -53,6 +58,9 @@ class Service(StrEnum):
     POSTGRESQL_CATALOG = "PostgreSQL catalog"
     KAFKA = "Kafka"
     REGISTRY = "schema registry"
+    RUN_STORE = "object store of the documents"
+    TABLE_STORE = "object store of the tables"
+    FILE_STORE = "object store of the history"
 
 
 class Stage(StrEnum):
@@ -71,6 +79,15 @@ class Surrounding:
     spark: SparkSession
     proxy: Proxy
     defined: Callable[[str], Pipeline]
+    runs: str | None = None
+    """`REWINDOW_RUNS`, where it is another one than that of all tests."""
+
+    @cached_property
+    def right(self) -> list[list[str]]:
+        """The tables of a run that nobody disturbs."""
+        undisturbed = self.defined("undisturbed")
+        reconcile(self.spark, undisturbed, NoProgress())
+        return tables_of(self.spark, undisturbed)
 
 
 @pytest.fixture(scope="module")
@@ -86,6 +103,9 @@ def surroundings(
         Service.POSTGRESQL_CATALOG: _postgresql_catalog,
         Service.KAFKA: _kafka,
         Service.REGISTRY: _registry,
+        Service.RUN_STORE: _run_store,
+        Service.TABLE_STORE: _table_store,
+        Service.FILE_STORE: _file_store,
     }
 
     def surrounding(service: Service) -> Surrounding:
@@ -96,6 +116,7 @@ def surroundings(
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("REWINDOW_CATALOG_SECONDS", "3")
+        patch.setenv("REWINDOW_STORE_SECONDS", "1")
         yield surrounding
     for running in started.values():
         next(running, None)
@@ -123,6 +144,35 @@ def _postgresql_catalog(spark: SparkSession, folder: Path) -> Iterator[Surroundi
     with postgresql() as at, Proxy(*at) as proxy:
         catalog = catalog_of("127.0.0.1", proxy.port, str(folder / "warehouse"))
         yield Surrounding(spark_session("postgresql catalog", catalog=catalog), proxy, _of_files(folder))
+
+
+def _run_store(spark: SparkSession, folder: Path) -> Iterator[Surrounding]:
+    with object_store(folder) as at, Proxy(*at) as proxy, environment_of("127.0.0.1", proxy.port):
+        yield Surrounding(spark, proxy, _of_files(folder), "s3://lake/runs")
+
+
+def _table_store(spark: SparkSession, folder: Path) -> Iterator[Surrounding]:
+    with object_store(folder) as at, Proxy(*at) as proxy:
+        catalog = {
+            "type": "jdbc",
+            "uri": f"jdbc:sqlite:{folder / 'catalog.db'}",
+            "jdbc.schema-version": "V1",
+            **file_io_of("127.0.0.1", proxy.port),
+        }
+        yield Surrounding(spark_session("catalog of an object store", catalog=catalog), proxy, _of_files(folder))
+
+
+def _file_store(spark: SparkSession, folder: Path) -> Iterator[Surrounding]:
+    write(folder / "data", log_of(17, count=60), "part-0.json")
+    with object_store(folder) as at, Proxy(*at) as proxy, s3a_of(spark, "127.0.0.1", proxy.port):
+        client(*at).upload_file(str(folder / "data" / "part-0.json"), BUCKET, "data/part-0.json")
+
+        def defined(name: str) -> Pipeline:
+            path = folder / f"{name}.yaml"
+            path.write_text(definition_text(name, f"s3a://{BUCKET}/data", namespace="nightly_tests"))
+            return load_pipeline(path)
+
+        yield Surrounding(spark, proxy, defined)
 
 
 def _of_files(folder: Path) -> Callable[[str], Pipeline]:
@@ -198,6 +248,8 @@ IN_SHORT = (Service.HIVE_CATALOG, Stage.PUBLISH, Fault.FOREIGN)
 NUMBERS = itertools.count()
 JARS = {
     Service.POSTGRESQL_CATALOG: DRIVER,
+    Service.TABLE_STORE: FILE_IO,
+    Service.FILE_STORE: S3A,
 }
 
 
@@ -212,12 +264,16 @@ def _marks(cell: tuple[Service, Stage, Fault]) -> list[pytest.MarkDecorator]:
     [pytest.param(*cell, marks=_marks(cell)) for cell in MATRIX],
 )
 def test_a_fault_of_a_service_loses_nothing_and_is_told_in_a_sentence(
-    surroundings: Callable[[Service], Surrounding], service: Service, stage: Stage, fault: Fault
+    surroundings: Callable[[Service], Surrounding],
+    monkeypatch: pytest.MonkeyPatch,
+    service: Service,
+    stage: Stage,
+    fault: Fault,
 ) -> None:
     around = surroundings(service)
-    undisturbed = around.defined(f"undisturbed_{next(NUMBERS)}")
-    reconcile(around.spark, undisturbed, NoProgress())
-    right = tables_of(around.spark, undisturbed)
+    if around.runs:
+        monkeypatch.setenv(Variable.RUNS, around.runs)
+    right = around.right
     assert right[0], "there are windows"
 
     disturbed = around.defined(f"disturbed_{next(NUMBERS)}")
@@ -234,6 +290,9 @@ def test_a_fault_of_a_service_loses_nothing_and_is_told_in_a_sentence(
     assert [row["status"] for row in runs].count(RunStatus.PUBLISHED) == 1, "nothing is published twice"
     ended = {RunStatus.PUBLISHED, RunStatus.FAILED, RunStatus.ABANDONED}
     assert {row["status"] for row in runs} <= ended, "no claim is left behind"
+    for row in runs:
+        folder = RunStore.configured().folder(row["run_id"])
+        assert not folder.documents() or status_of(folder) == row["status"], "documents follow the ledger"
 
 
 def _run(around: Surrounding, defined: Pipeline, stage: Stage, fault: Fault) -> RewindowError | None:

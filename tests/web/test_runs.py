@@ -149,22 +149,14 @@ def test_one_share_is_a_dot_and_none_is_no_line() -> None:
 
 
 @pytest.fixture(scope="module")
-def s3() -> Iterator[str]:
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A bucket of an S3 server on this machine, where the packages for one are there."""
     pytest.importorskip("s3fs")
-    server = pytest.importorskip("moto.server").ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("AWS_ENDPOINT_URL", f"http://{host}:{port}")
-        patch.setenv("AWS_ACCESS_KEY_ID", "key")
-        patch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
-        patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-        import s3fs
+    pytest.importorskip("moto.server")
+    from tests.services.object_store import environment_of, object_store
 
-        s3fs.S3FileSystem().mkdir("lake")
+    with object_store(tmp_path_factory.mktemp("s3")) as at, environment_of(*at):
         yield "s3://lake/runs"
-    server.stop()
 
 
 @pytest.fixture(params=["path", "file", "memory", "s3"])

@@ -11,17 +11,19 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import fsspec
 from fsspec import AbstractFileSystem
+from fsspec.config import conf
 from fsspec.implementations.local import LocalFileSystem
 
+from spark_jobs.addresses import without_passwords
 from spark_jobs.atomic import replace_file
-from spark_jobs.errors import DefinitionError, DocumentError, EnvironmentSetupError
+from spark_jobs.errors import DefinitionError, DocumentError, EnvironmentSetupError, first_line
 from spark_jobs.parts import Part, install_command
 from spark_jobs.settings import Variable, settings
 
@@ -44,6 +46,47 @@ def checked_run_id(run_id: str) -> str:
     return run_id
 
 
+_TRIES = 3
+_READS = 2
+"""How often s3fs begins anew, where an answer ends in its middle."""
+
+
+def _options(url: str) -> dict[str, Any]:
+    """How long s3fs waits, and how often it tries: of itself it tries each request 25 times."""
+    if not url.startswith(("s3://", "s3a://")):
+        return {}
+    seconds = settings().store_seconds
+    limits = {
+        "connect_timeout": seconds,
+        "read_timeout": seconds,
+        "retries": {"mode": "standard", "total_max_attempts": _TRIES},
+    }
+    return {"config_kwargs": limits | conf.get("s3", {}).get("config_kwargs", {})}
+
+
+@contextmanager
+def _answers(files: AbstractFileSystem, done: str, path: str) -> Iterator[None]:
+    """Translate what a file system raises in the block. Raises EnvironmentSetupError.
+
+    That a file is not there passes unchanged, and so does why one on disk cannot be read.
+    """
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except Exception as problem:  # each file system raises errors of its own
+        is_local = isinstance(files, LocalFileSystem)
+        if is_local and (done == "read" or not isinstance(problem, OSError)):
+            raise
+        reason = (problem.strerror if isinstance(problem, OSError) else None) or first_line(problem)
+        hint = f"Check that it answers, its keys and {Variable.RUNS}, and run again: nothing is published in part."
+        if is_local:
+            hint = f"Check free space and permissions, or set {Variable.RUNS} to another folder."
+        raise EnvironmentSetupError(
+            f"the run store cannot be {done}: {without_passwords(reason)}", path, hint
+        ) from problem
+
+
 @dataclass(frozen=True, slots=True)
 class RunFolder:
     """The documents of one run."""
@@ -61,18 +104,16 @@ class RunFolder:
 
     def write_bytes(self, document: str, data: bytes) -> None:
         path = self._of(document)
-        try:
-            self._files.makedirs(self._path, exist_ok=True)
+        with _answers(self._files, "written", path):
             if isinstance(self._files, LocalFileSystem):
+                self._files.makedirs(self._path, exist_ok=True)
                 replace_file(Path(path), data)
-            else:  # an object store shows an object once it is complete
+                return
+            try:  # an object store shows an object once it is complete
                 self._files.pipe_file(path, data)
-        except OSError as problem:
-            raise EnvironmentSetupError(
-                f"the run store cannot be written: {problem.strerror or problem}",
-                path,
-                f"Check free space and permissions, or set {Variable.RUNS} to another folder.",
-            ) from problem
+            except FileNotFoundError:  # of a bucket, or of a file system that has folders
+                self._files.makedirs(self._path, exist_ok=True)
+                self._files.pipe_file(path, data)
 
     def read(self, document: str) -> dict[str, Any] | None:
         """A JSON document; None where it has not been written."""
@@ -88,17 +129,20 @@ class RunFolder:
             raise DocumentError("the document is damaged: not UTF-8 text", self.address(document), hint) from problem
 
     def read_bytes(self, document: str) -> bytes | None:
+        path = self._of(document)
         try:
-            data = self._files.cat_file(self._of(document))
-            return data.encode() if isinstance(data, str) else data
+            with _answers(self._files, "read", path):
+                data = self._files.cat_file(path)
         except FileNotFoundError:
             return None
+        return data.encode() if isinstance(data, str) else data
 
     def remove(self, document: str) -> None:
         """Remove a document, there or not."""
         path = self._of(document)
-        if self._files.exists(path):
-            self._files.rm_file(path)
+        with _answers(self._files, "written", path):
+            if self._files.exists(path):
+                self._files.rm_file(path)
 
     def of_run(self, run_id: str) -> RunFolder:
         """The folder of another run of the same store. Raises DefinitionError for what is no run id."""
@@ -107,14 +151,15 @@ class RunFolder:
 
     def delete(self) -> None:
         """Remove the folder with all its documents, there or not."""
-        with suppress(FileNotFoundError):
+        with suppress(FileNotFoundError), _answers(self._files, "written", self._path):
             self._files.rm(self._path, recursive=True)
 
     def documents(self) -> list[str]:
         """The names of the documents that are there."""
         self._files.invalidate_cache(self._path)
         try:
-            found = self._files.ls(self._path, detail=False)
+            with _answers(self._files, "read", self._path):
+                found = self._files.ls(self._path, detail=False)
         except FileNotFoundError:
             return []
         names = (path.rstrip("/").rsplit("/", 1)[-1] for path in found)
@@ -134,14 +179,17 @@ class RunStore:
     """The folders of all runs."""
 
     def __init__(self, url: str) -> None:
+        options = _options(url)
         try:
-            self._files, root = fsspec.core.url_to_fs(url)
+            self._files, root = fsspec.core.url_to_fs(url, **options)
         except (ValueError, ImportError) as problem:
             raise EnvironmentSetupError(
                 f"no file system for this address: {problem}",
                 url,
                 f"Correct {Variable.RUNS}, or install its package (for s3: {install_command(Part.S3)}).",
             ) from problem
+        if options:
+            setattr(self._files, "retries", _READS)  # noqa: B010  # s3fs has it as an attribute alone
         self._root = root.rstrip("/")
         self.url = url
 
@@ -169,7 +217,8 @@ class RunStore:
         """
         self._files.invalidate_cache(self._root)  # a process that lives long would see what it saw first
         try:
-            found = self._files.ls(self._root, detail=True)
+            with _answers(self._files, "read", self._root):
+                found = self._files.ls(self._root, detail=True)
         except FileNotFoundError:
             return {}
         folders = {}
