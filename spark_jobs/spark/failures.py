@@ -29,8 +29,13 @@ _CATALOG = re.compile(
 )
 _STORE = re.compile(
     r"software\.amazon\.awssdk\.[\w.]*Exception|org\.apache\.hadoop\.fs\.s3a\.\w*Exception|"
-    r"Premature end of Content-Length"
+    r"org\.apache\.iceberg\.aws\.s3\.S3\w+|Premature end of Content-Length"
 )
+"""Also that an answer lacks what Iceberg's reader takes for granted: it stumbles, in its own classes."""
+_IN_STORE = re.compile(r"\bs3a?://")
+_NO_FILE = re.compile(r"RuntimeIOException|Not an Avro data file|" + _DAMAGED.pattern)
+"""An answer that is none of a file of the tables."""
+
 _EXPRESSION = re.compile(
     r"^\[?(CAST_INVALID_INPUT|CAST_OVERFLOW|CANNOT_PARSE_TIMESTAMP|ARITHMETIC_OVERFLOW|DIVIDE_BY_ZERO|"
     r"INVALID_ARRAY_INDEX\w*|NUMERIC_VALUE_OUT_OF_RANGE\S*|INTERVAL_ARITHMETIC_OVERFLOW\S*|DATETIME_OVERFLOW|"
@@ -84,7 +89,7 @@ def catalog_failure(problem: BaseException) -> CatalogError | None:
         return None
     text = _whole_text(problem)
     if not _CATALOG.search(text):
-        if not _STORE.search(text):
+        if not _STORE.search(text) and not (_IN_STORE.search(text) and _NO_FILE.search(text)):
             return None
         what = f"the object store does not answer as it must: {short(java_reason(problem))[:300]}"
         found = _FILE.search(text)

@@ -2,7 +2,7 @@
 
 Whatever happens, the run ends in time: well, or with one sentence. Nothing is left behind, and when the service is well
 again the same run gives the tables of one that nobody disturbed. The matrix has a test for each service, stage and
-fault; `make test` has one.
+fault; `make test` has two.
 """
 
 from __future__ import annotations
@@ -152,14 +152,18 @@ def _run_store(spark: SparkSession, folder: Path) -> Iterator[Surrounding]:
 
 
 def _table_store(spark: SparkSession, folder: Path) -> Iterator[Surrounding]:
-    with object_store(folder) as at, Proxy(*at) as proxy:
+    with (
+        object_store(folder) as at,
+        Proxy(*at) as proxy,
+        rest_catalog(folder, store=file_io_of(*at)) as address,
+    ):
         catalog = {
-            "type": "jdbc",
-            "uri": f"jdbc:sqlite:{folder / 'catalog.db'}",
-            "jdbc.schema-version": "V1",
+            "type": "rest",
+            "uri": address,
+            "io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
             **file_io_of("127.0.0.1", proxy.port),
         }
-        yield Surrounding(spark_session("catalog of an object store", catalog=catalog), proxy, _of_files(folder))
+        yield Surrounding(spark_session("tables in a store", catalog=catalog), proxy, _of_files(folder))
 
 
 def _file_store(spark: SparkSession, folder: Path) -> Iterator[Surrounding]:
@@ -244,7 +248,10 @@ output: {{namespace: nightly_tests}}
 
 FAULTS = [fault for fault in Fault if fault is not Fault.NONE]
 MATRIX = list(itertools.product(Service, Stage, FAULTS))
-IN_SHORT = (Service.HIVE_CATALOG, Stage.PUBLISH, Fault.FOREIGN)
+IN_SHORT = {
+    (Service.HIVE_CATALOG, Stage.PUBLISH, Fault.FOREIGN),
+    (Service.RUN_STORE, Stage.PUBLISH, Fault.FOREIGN),
+}
 NUMBERS = itertools.count()
 JARS = {
     Service.POSTGRESQL_CATALOG: DRIVER,
@@ -254,9 +261,9 @@ JARS = {
 
 
 def _marks(cell: tuple[Service, Stage, Fault]) -> list[pytest.MarkDecorator]:
-    """A long test, but for one; and the jars that it needs."""
+    """A long test, but for two; and the jars that it needs."""
     jars = [pytest.mark.packages(JARS[cell[0]])] if cell[0] in JARS else []
-    return jars if cell == IN_SHORT else [pytest.mark.long, *jars]
+    return jars if cell in IN_SHORT else [pytest.mark.long, *jars]
 
 
 @pytest.mark.parametrize(

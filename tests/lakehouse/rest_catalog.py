@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from enum import StrEnum
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -48,9 +48,12 @@ class TwoBranches(StrEnum):
 
 
 @contextmanager
-def rest_catalog(folder: Path, two_branches: TwoBranches = TwoBranches.MOVES) -> Iterator[str]:
-    """A catalog with its tables in `folder`; its address."""
-    catalog = SqlCatalog("rest", uri=f"sqlite:///{folder}/rest.db", warehouse=f"file://{folder}/warehouse")
+def rest_catalog(
+    folder: Path, two_branches: TwoBranches = TwoBranches.MOVES, store: Mapping[str, str] | None = None
+) -> Iterator[str]:
+    """A catalog with its tables in `folder`, or in the object store of these properties; its address."""
+    properties = {"warehouse": f"file://{folder}/warehouse", **(store or {})}
+    catalog = SqlCatalog("rest", uri=f"sqlite:///{folder}/rest.db", **properties)
 
     class Handler(_Handler):
         tables = catalog

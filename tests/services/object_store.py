@@ -79,15 +79,18 @@ def environment_of(host: str, port: int) -> Iterator[None]:
 
 
 def file_io_of(host: str, port: int) -> dict[str, str]:
-    """The properties of a catalog with its tables in the server."""
+    """The properties of a catalog with its tables in the server, for Java and for PyIceberg."""
     return {
         "warehouse": f"s3://{BUCKET}/warehouse",
-        "io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
         "s3.endpoint": f"http://{host}:{port}",
         "s3.path-style-access": "true",
         "s3.access-key-id": KEYS["AWS_ACCESS_KEY_ID"],
         "s3.secret-access-key": KEYS["AWS_SECRET_ACCESS_KEY"],
+        "s3.region": KEYS["AWS_REGION"],
         "client.region": KEYS["AWS_REGION"],
+        # Between two tries; of itself 2 to 20 s.
+        "s3.retry.min-wait-ms": "50",
+        "s3.retry.max-wait-ms": "500",
     }
 
 
