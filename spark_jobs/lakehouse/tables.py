@@ -35,7 +35,7 @@ from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.lakehouse.counts import RunCounts
 from spark_jobs.spark.catalog import CATALOG
 from spark_jobs.spark.conditions import any_of
-from spark_jobs.spark.failures import read_error
+from spark_jobs.spark.failures import read_error, store_failure
 from spark_jobs.spark.gateway import JAVA_ERRORS, iceberg_catalog, is_instance_of, jvm, loaded_iceberg_table
 from spark_jobs.spark.java import java_reason
 
@@ -218,6 +218,9 @@ def guarded(what: str, where: str, action: Callable[[], T], *, reads_history: bo
         source_error = read_error(problem, where) if known and reads_history and not _FORBIDDEN.search(text) else None
         if source_error is not None:
             raise source_error from problem
+        of_store = store_failure(problem)
+        if of_store is not None:
+            raise CatalogError(f"{what}: {of_store.what}", where, of_store.hint) from problem
         raise CatalogError(
             f"{what}: {java_reason(problem)[:300]}", where, "Check the catalog with `rewindow doctor`."
         ) from problem

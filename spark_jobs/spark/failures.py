@@ -32,6 +32,8 @@ _STORE = re.compile(
     r"org\.apache\.iceberg\.aws\.s3\.S3\w+|Premature end of Content-Length"
 )
 """Also that an answer lacks what Iceberg's reader takes for granted: it stumbles, in its own classes."""
+_S3A = re.compile(r"org\.apache\.hadoop\.fs\.s3a\.\w+")
+_STORE_FAILS = "the object store does not answer as it must"
 _IN_STORE = re.compile(r"\bs3a?://")
 _NO_FILE = re.compile(r"RuntimeIOException|Not an Avro data file|" + _DAMAGED.pattern)
 """An answer that is none of a file of the tables."""
@@ -87,17 +89,24 @@ def catalog_failure(problem: BaseException) -> CatalogError | None:
     """The error to show where the tables' catalog failed in the middle of a run; None for anything else."""
     if not isinstance(problem, JAVA_ERRORS):
         return None
-    text = _whole_text(problem)
-    if not _CATALOG.search(text):
-        if not _STORE.search(text) and not (_IN_STORE.search(text) and _NO_FILE.search(text)):
-            return None
-        what = f"the object store does not answer as it must: {short(java_reason(problem))[:300]}"
-        found = _FILE.search(text)
-        where = found[0].rstrip(".'\"") if found else "the tables of the catalog `rewindow`"
-        return CatalogError(what, where, "Start it and run again: nothing is published in part.")
+    if not _CATALOG.search(_whole_text(problem)):
+        return store_failure(problem)
     what = f"the catalog of the tables does not answer as it must: {short(java_reason(problem))[:300]}"
     hint = "Start it and run again: nothing is published in part. `rewindow doctor` tries the catalog."
     return CatalogError(what, "catalog `rewindow`", hint)
+
+
+def store_failure(problem: BaseException) -> CatalogError | None:
+    """The error to show where the object store of the tables failed; None for anything else."""
+    if not isinstance(problem, JAVA_ERRORS):
+        return None
+    text = _whole_text(problem)
+    if not _STORE.search(text) and not (_IN_STORE.search(text) and _NO_FILE.search(text)):
+        return None
+    what = f"{_STORE_FAILS}: {short(java_reason(problem))[:300]}"
+    found = _FILE.search(text)
+    where = found[0].rstrip(".'\"") if found else "the tables of the catalog `rewindow`"
+    return CatalogError(what, where, "Start it and run again: nothing is published in part.")
 
 
 @contextmanager
@@ -165,9 +174,9 @@ def read_error(error: BaseException, where: str) -> RewindowError | None:
         return SourceError(f"{what}: {short(reason)}", place, "Rewrite the file, or leave it out.")
     if _NOT_FOUND.search(text) and "TABLE_OR_VIEW" not in text:
         return SourceError("a file of the history is gone", place, "Put it back, or plan again without it.")
-    if _STORE.search(text):
-        what = f"the object store of the history does not answer as it must: {short(reason)[:300]}"
-        return SourceError(what, place, "Start it, check its address and keys, and run again.")
+    if _S3A.search(text):
+        hint = "Start it, check its address and keys, and run again."
+        return SourceError(f"{_STORE_FAILS}: {short(reason)[:300]}", place, hint)
     if _DAMAGED.search(text):
         return SourceError(
             f"the file is truncated or damaged: {short(reason)}", place, "Write it again, or leave it out."
