@@ -250,8 +250,8 @@ class Settings(BaseSettings):
         ge=1,
         le=3600,
         title="a number of seconds",
-        description="How long a run waits for one answer of an object store like S3, and it tries 6 times: for the "
-        "documents of runs, the tables (Iceberg's `S3FileIO`), and files under `s3a://` (which take 15 s at least). "
+        description="How long a run waits for one answer of an object store like S3. It tries 6 times for documents of "
+        "runs and for tables (Iceberg's `S3FileIO`), 3 times for files under `s3a://`, which take 15 s at least. "
         "fsspec's, the catalog's and Spark's own settings go first.",
         examples=["20"],
     )

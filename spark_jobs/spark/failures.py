@@ -105,7 +105,7 @@ def store_failure(problem: BaseException) -> CatalogError | None:
         return None
     what = f"{_STORE_FAILS}: {short(java_reason(problem))[:300]}"
     found = _FILE.search(text)
-    where = found[0].rstrip(".'\"") if found else "the tables of the catalog `rewindow`"
+    where = found[0].rstrip(".:'\"") if found else "the tables of the catalog `rewindow`"
     return CatalogError(what, where, "Start it and run again: nothing is published in part.")
 
 
@@ -141,7 +141,7 @@ def read_error(error: BaseException, where: str) -> RewindowError | None:
         hint = "Correct the function, or leave such records out with a filter; nothing was published."
         return HistoryError(short(of_function[1]), where, hint)
     found = _FILE.search(text)
-    place = plain_path(found[0].rstrip(".'\"")) if found else where
+    place = plain_path(found[0].rstrip(".:'\"")) if found else where
     if _EXPRESSION.search(_first_line(str(error))):
         if "ARITHMETIC_OVERFLOW" in _first_line(str(error)) and not _fragments(error):
             return AggregateOverflowError(
