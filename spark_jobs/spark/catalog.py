@@ -154,7 +154,7 @@ def store_conf() -> dict[str, str]:
     Of itself it tries 40 times, for 200 s each. It takes no less than 15 s.
     """
     limit = f"{settings().store_seconds}s"
-    s3a = {"connection.establish.timeout": limit, "connection.timeout": limit, "attempts.maximum": "1"}
+    s3a = {"connection.establish.timeout": limit, "connection.timeout": limit, "attempts.maximum": "0"}
     return {f"spark.hadoop.fs.s3a.{name}": value for name, value in (s3a | {"retry.limit": "2"}).items()}
 
 
