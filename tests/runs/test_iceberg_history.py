@@ -202,7 +202,9 @@ def _delete_value(spark: SparkSession, name: str, column: str, value: str) -> No
     """Delete the rows that have the value as Flink's upserts do: by a file of values."""
     iceberg, table = jvm(spark).org.apache.iceberg, loaded_iceberg_table(spark, name)
     schema = table.schema().select(jvm(spark).java.util.List.of(column))
-    ids = spark.sparkContext._gateway.new_array(jvm(spark).int, 1)
+    gateway = spark.sparkContext._gateway
+    assert gateway is not None
+    ids: JavaObject = gateway.new_array(jvm(spark).int, 1)
     ids[0] = table.schema().findField(column).fieldId()
     file = table.io().newOutputFile(table.locationProvider().newDataLocation("deleted.parquet"))
     made = iceberg.data.GenericAppenderFactory(table.schema(), table.spec(), ids, schema, None)

@@ -124,7 +124,7 @@ def _left(spark: SparkSession, table: str, rewrite: JavaObject, parent: int) -> 
 
 
 def _of_taken(spark: SparkSession, table: str, rewrite: JavaObject, rows: DataFrame, file: str) -> DataFrame:
-    """Those of the rows whose column `file` names a data file that the commit took away."""
+    """The rows whose column `file` names a data file that the commit took away."""
     entries = spark.read.option("versionAsOf", str(rewrite.snapshotId())).table(f"{table}.entries")
     taken = entries.where((F.col("status") == _TAKEN_AWAY) & (F.col("snapshot_id") == rewrite.snapshotId()))
     files = taken.where("data_file.content = 0").select(F.col("data_file.file_path").alias(file))
