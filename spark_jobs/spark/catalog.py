@@ -154,8 +154,9 @@ def store_conf() -> dict[str, str]:
     Of itself it tries 40 times, for 200 s each. It takes no less than 15 s.
     """
     limit = f"{settings().store_seconds}s"
-    s3a = {"connection.establish.timeout": limit, "connection.timeout": limit, "attempts.maximum": "0"}
-    return {f"spark.hadoop.fs.s3a.{name}": value for name, value in (s3a | {"retry.limit": "2"}).items()}
+    s3a = {"connection.establish.timeout": limit, "connection.timeout": limit}
+    tries = {"attempts.maximum": "0", "retry.limit": "2"}
+    return {f"spark.hadoop.fs.s3a.{name}": value for name, value in (s3a | tries).items()}
 
 
 METASTORE_TIMEOUT = "hive.metastore.client.socket.timeout"

@@ -61,6 +61,12 @@ def plain_path(uri: str) -> str:
     return re.sub(r"^file:/+", "/", uri)
 
 
+def _file_in(text: str) -> str:
+    """The address of the first file that a message names; empty: it names none."""
+    found = _FILE.search(text)
+    return found[0].rstrip(".:'\"") if found else ""
+
+
 @contextmanager
 def reading(where: str) -> Iterator[None]:
     """Translate the errors of a block that reads a history.
@@ -104,8 +110,7 @@ def store_failure(problem: BaseException) -> CatalogError | None:
     if not _STORE.search(text) and not (_IN_STORE.search(text) and _NO_FILE.search(text)):
         return None
     what = f"{_STORE_FAILS}: {short(java_reason(problem))[:300]}"
-    found = _FILE.search(text)
-    where = found[0].rstrip(".:'\"") if found else "the tables of the catalog `rewindow`"
+    where = _file_in(text) or "the tables of the catalog `rewindow`"
     return CatalogError(what, where, "Start it and run again: nothing is published in part.")
 
 
@@ -140,8 +145,7 @@ def read_error(error: BaseException, where: str) -> RewindowError | None:
     if (of_function := re.search(rf"{FUNCTION_FAILED} (.+)$", text, re.MULTILINE)) is not None:
         hint = "Correct the function, or leave such records out with a filter; nothing was published."
         return HistoryError(short(of_function[1]), where, hint)
-    found = _FILE.search(text)
-    place = plain_path(found[0].rstrip(".:'\"")) if found else where
+    place = plain_path(_file_in(text)) or where
     if _EXPRESSION.search(_first_line(str(error))):
         if "ARITHMETIC_OVERFLOW" in _first_line(str(error)) and not _fragments(error):
             return AggregateOverflowError(

@@ -23,12 +23,17 @@ class Way:
     is_past: bool | None
 
 
+def table_at(spark: SparkSession, name: str, snapshot: int) -> DataFrame:
+    """An Iceberg table or one of its metadata tables (`table.entries`) at a snapshot, in the columns of then."""
+    return spark.read.option("versionAsOf", str(snapshot)).table(name)
+
+
 def rows_at(spark: SparkSession, table: str, snapshot: int) -> DataFrame:
     """The rows of an Iceberg table's snapshot, in the columns that the table has now; what it had not then is null.
 
     Iceberg knows a renamed column by its id. Spark reads a snapshot in the columns that the table had then.
     """
-    rows = spark.read.option("versionAsOf", str(snapshot)).table(table)
+    rows = table_at(spark, table, snapshot)
     iceberg = loaded_iceberg_table(spark, table)
     then, now = iceberg.snapshot(snapshot).schemaId(), iceberg.schema()
     if then is None or then == now.schemaId():

@@ -9,7 +9,7 @@ from spark_jobs.errors import SourceError
 from spark_jobs.pins import Change, PinnedSnapshot
 from spark_jobs.spark.failures import reading, short
 from spark_jobs.spark.gateway import JAVA_ERRORS, JavaObject, is_instance_of, loaded_iceberg_table
-from spark_jobs.spark.snapshots import rows_at, way_back
+from spark_jobs.spark.snapshots import rows_at, table_at, way_back
 
 _APPEND, _DELETE, _REWRITE = "append", "delete", "replace"
 _TAKEN_AWAY = 2
@@ -84,8 +84,12 @@ def change_between(spark: SparkSession, before: PinnedSnapshot, now: PinnedSnaps
 
 def _takes_away(snapshot: JavaObject) -> bool:
     """Whether the commit removed files or marked rows as deleted; INSERT OVERWRITE of an empty partition does not."""
-    summary = snapshot.summary()
-    return any(int(summary.get(name) or 0) for name in ("deleted-data-files", "added-delete-files"))
+    return any(_count(snapshot, name) for name in ("deleted-data-files", "added-delete-files"))
+
+
+def _count(snapshot: JavaObject, name: str) -> int:
+    """A number of a snapshot's summary; 0 where it is not there."""
+    return int(snapshot.summary().get(name) or 0)
 
 
 def _keeps_rows(spark: SparkSession, table: str, found: JavaObject, rewrite: JavaObject) -> bool:
@@ -94,38 +98,35 @@ def _keeps_rows(spark: SparkSession, table: str, found: JavaObject, rewrite: Jav
     Iceberg does not look into the rows of such a commit. Marks of deleted rows can outlive the files that they are of,
     so that only the rows themselves tell how many were left.
     """
-    summary = rewrite.summary()
-
-    def count(name: str) -> int:
-        return int(summary.get(name) or 0)
-
-    gone, written = count("deleted-records"), count("added-records")
-    if not count("total-delete-files") - count("added-delete-files") + count("removed-delete-files"):
+    names = ("deleted-records", "added-records", "total-delete-files", "added-delete-files", "removed-delete-files")
+    gone, written, marks, more, fewer = (_count(rewrite, name) for name in names)
+    if not marks - more + fewer:
         return gone == written
     parent = rewrite.parentId()
-    if parent is None or found.snapshot(parent) is None:
+    before = None if parent is None else found.snapshot(parent)
+    if before is None:
         return False
-    by_value = bool(int(found.snapshot(parent).summary().get("total-equality-deletes") or 0))
     with reading(table):
-        left = _left(spark, table, rewrite, parent) if by_value else gone - _marked(spark, table, rewrite, parent)
-    return written == left
+        if _count(before, "total-equality-deletes"):
+            return written == _left(spark, table, rewrite, before.snapshotId())
+        return written == gone - _marked(spark, table, rewrite, before.snapshotId())
 
 
 def _marked(spark: SparkSession, table: str, rewrite: JavaObject, parent: int) -> int:
     """How many rows of the files that a commit took away were marked as deleted before it; reads the marks alone."""
-    marks = spark.read.option("versionAsOf", str(parent)).table(f"{table}.position_deletes")
+    marks = table_at(spark, f"{table}.position_deletes", parent)
     return _of_taken(spark, table, rewrite, marks, "file_path").select("file_path", "pos").distinct().count()
 
 
 def _left(spark: SparkSession, table: str, rewrite: JavaObject, parent: int) -> int:
     """How many rows the files that a commit took away had before it, where values say which are deleted."""
-    rows = spark.read.option("versionAsOf", str(parent)).table(table).select("_file")
+    rows = table_at(spark, table, parent).select("_file")
     return _of_taken(spark, table, rewrite, rows, "_file").count()
 
 
 def _of_taken(spark: SparkSession, table: str, rewrite: JavaObject, rows: DataFrame, file: str) -> DataFrame:
     """The rows whose column `file` names a data file that the commit took away."""
-    entries = spark.read.option("versionAsOf", str(rewrite.snapshotId())).table(f"{table}.entries")
+    entries = table_at(spark, f"{table}.entries", rewrite.snapshotId())
     taken = entries.where((F.col("status") == _TAKEN_AWAY) & (F.col("snapshot_id") == rewrite.snapshotId()))
     files = taken.where("data_file.content = 0").select(F.col("data_file.file_path").alias(file))
     return rows.join(F.broadcast(files), file, "left_semi")
