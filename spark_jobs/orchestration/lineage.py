@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import attr
 from airflow.providers.openlineage.extractors import OperatorLineage
 from openlineage.client.event_v2 import Dataset
-from openlineage.client.facet_v2 import RunFacet, symlinks_dataset
+from openlineage.client.facet_v2 import DatasetFacet, RunFacet, symlinks_dataset
 from openlineage.client.naming.dataset import Hive, Kafka
 
 from spark_jobs.addresses import public_address
@@ -132,7 +132,7 @@ def history_of(pipeline: Pipeline) -> list[Dataset]:
 def _in_catalog(table: str) -> Dataset:
     """An Iceberg table by its full name."""
     catalog, _, name = table.partition(".")
-    return iceberg(name) if catalog == CATALOG else Dataset(catalog, name)
+    return iceberg(name) if catalog == CATALOG else _dataset(catalog, name)
 
 
 def _delta(table: str, metastore: str | None = None) -> Dataset:
@@ -152,12 +152,16 @@ def iceberg(table: str) -> Dataset:
         return _hive(table, uri)
     warehouse = properties.get("warehouse", "")
     if kind not in ("jdbc", "hadoop"):
-        return Dataset((uri and public_address(uri)) or warehouse or CATALOG, table)
+        return _dataset((uri and public_address(uri)) or warehouse or CATALOG, table)
     folder = _of_path(f"{warehouse.rstrip('/')}/{table.replace('.', '/')}")
-    name = symlinks_dataset.Identifier(namespace=(uri and public_address(uri)) or warehouse, name=table, type=_TABLE)
-    return Dataset(
-        folder.namespace, folder.name, facets={"symlinks": symlinks_dataset.SymlinksDatasetFacet(identifiers=[name])}
-    )
+    namespace = told((uri and public_address(uri)) or warehouse)
+    name = symlinks_dataset.Identifier(namespace=namespace, name=told(table), type=_TABLE)
+    return _dataset(folder.namespace, folder.name, {"symlinks": symlinks_dataset.SymlinksDatasetFacet([name])})
+
+
+def _dataset(namespace: str, name: str, facets: dict[str, DatasetFacet] | None = None) -> Dataset:
+    """A dataset whose names are visible text on a line: a definition can hold anything."""
+    return Dataset(told(namespace), told(name), facets=facets)
 
 
 def _lives(pipeline: Pipeline) -> list[Live]:
@@ -184,7 +188,7 @@ def _table(name: str) -> Dataset:
     catalog, _, table = name.partition(".")
     if "." not in table:
         return _hive(name, None)
-    return iceberg(table) if catalog == CATALOG else Dataset(catalog, table)
+    return iceberg(table) if catalog == CATALOG else _dataset(catalog, table)
 
 
 def _topic(access: TopicAccess) -> Dataset:
@@ -193,17 +197,17 @@ def _topic(access: TopicAccess) -> Dataset:
     if not host:  # without a port
         host, port = port, str(_KAFKA_PORT)
     kafka = Kafka(bootstrap_server_host=host, port=port, topic=access.topic)
-    return Dataset(kafka.get_namespace(), kafka.get_name())
+    return _dataset(kafka.get_namespace(), kafka.get_name())
 
 
 def _hive(table: str, metastore: str | None) -> Dataset:
     """A table of a metastore; None: that of the Spark session."""
     uri = urlsplit((metastore or more_conf().get(_METASTORE) or "").split(",")[0])
     if not uri.hostname:
-        return Dataset("hive", table)
+        return _dataset("hive", table)
     database, _, name = table.rpartition(".")
     hive = Hive(uri.hostname, str(uri.port or _HIVE_PORT), database or "default", name)
-    return Dataset(hive.get_namespace(), hive.get_name())
+    return _dataset(hive.get_namespace(), hive.get_name())
 
 
 def files_of(paths: Iterable[str]) -> list[Dataset]:
@@ -220,12 +224,12 @@ def _of_path(path: str) -> Dataset:
     plain = path[: glob.start()].rpartition("/")[0] if glob else path
     scheme, separator, rest = plain.partition("://")
     if not separator or scheme == "file":
-        return Dataset("file", (rest if separator else plain.removeprefix("file:")).rstrip("/") or "/")
+        return _dataset("file", (rest if separator else plain.removeprefix("file:")).rstrip("/") or "/")
     authority, _, name = rest.partition("/")
     if not scheme.lower().startswith(_CONTAINER_BEFORE_AT):  # else a user stands there, and often a password
         authority = authority.rpartition("@")[2]
     scheme = {"s3a": "s3", "s3n": "s3"}.get(scheme, scheme)
-    return Dataset(f"{scheme}://{authority}", name.rstrip("/") or "/")
+    return _dataset(f"{scheme}://{authority}", name.rstrip("/") or "/")
 
 
 def _facet(folder: RunFolder, request: Request) -> RewindowRunFacet:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import attr
 import pytest
@@ -87,6 +89,12 @@ def _lineage(run: RunFolder) -> Iterator[str]:
     facet = attr.asdict(lineage._facet(run, request))
     assert "onerror" in facet["reason"]
     yield facet["reason"]
+    for catalog in ("type=hadoop,warehouse=/lake/w", "type=rest,uri=https://catalog"):
+        with patch.dict(os.environ, {Variable.CATALOG_CONF: catalog}):
+            dataset = lineage.iceberg(f"demo.{request.reason}")
+        links = dataset.facets["symlinks"].identifiers if dataset.facets else []
+        assert any("onerror" in name for name in (dataset.name, *(one.name for one in links)))
+        yield from (dataset.namespace, dataset.name, *(text for one in links for text in (one.namespace, one.name)))
 
 
 def _on_terminal(run: RunFolder) -> Iterator[str]:

@@ -34,9 +34,7 @@ def counted_whole(
 
     Those are read once. Where duplicates are dropped, what becomes of the good ones is counted behind that.
     """
-    records = in_window_time(records, spec.windows)
-    terms = [] if spec.deduplication is not None else _pair_terms(records, spec, span, F.col(REASON).isNull())
-    return _said(_with_source(spark, pipeline, plan, _read(pipeline, records, terms)), spec, span)
+    return _said(_with_source(spark, pipeline, plan, _of_records(pipeline, records, spec, span)), spec, span)
 
 
 def _with_source(spark: SparkSession, pipeline: Pipeline, plan: Plan, account: Account) -> Account:
@@ -48,14 +46,22 @@ def _with_source(spark: SparkSession, pipeline: Pipeline, plan: Plan, account: A
     return _beside(account, [_counted(spark, *part, since={}, is_cut=plan.cuts) for part in parts])
 
 
-def counted_night(spark: SparkSession, pipeline: Pipeline, plan: Plan, before: Reading, new: DataFrame) -> Account:
-    """The terms of the first equation of a night that goes on from the reading `before`.
+def counted_night(
+    spark: SparkSession, pipeline: Pipeline, plan: Plan, before: Reading, new: DataFrame, spec: ReplaySpec
+) -> Account:
+    """The account of a night that goes on from the reading `before`, but its windows.
 
-    `new`: its canonical records. The whole source is counted where that costs no reading of it: the metadata of a lake
-    table says it, and small files are read as a whole anyway. Else those of its records are counted that have a place
-    in the log at the ends of the reading or beyond.
+    `new`: its canonical records, which are read once. The whole source is counted where that costs no reading of it:
+    the metadata of a lake table says it, and small files are read as a whole anyway. Else those of its records are
+    counted that have a place in the log at the ends of the reading or beyond.
     """
-    account, parts = _read(pipeline, new), _parts(spark, pipeline, plan)
+    return _said(_with_source_since(spark, pipeline, plan, before, _of_records(pipeline, new, spec, None)), spec, None)
+
+
+def _with_source_since(
+    spark: SparkSession, pipeline: Pipeline, plan: Plan, before: Reading, account: Account
+) -> Account:
+    parts = _parts(spark, pipeline, plan)
     if plan.reading.has_gone or not all(_is_counted_by_night(one, opened) for one, opened, _ in parts):
         ends = [of_input(before.ends, number) if pipeline.inputs else before.ends for number in range(len(parts))]
         sizes = zip(parts, ends, strict=True)
@@ -77,8 +83,10 @@ def _is_counted_by_night(pipeline: Pipeline, opened: OpenHistory) -> bool:
     return is_cheap and unfiltered(pipeline) is None
 
 
-def _read(pipeline: Pipeline, records: DataFrame, more: Sequence[Column] = ()) -> Account:
-    """What the records are that a run has read; `more`: terms of the other equations."""
+def _of_records(pipeline: Pipeline, records: DataFrame, spec: ReplaySpec, span: TimeRange | None) -> Account:
+    """What the canonical records are that a run has read, and their pairs where no duplicates are dropped."""
+    records = in_window_time(records, spec.windows)
+    terms = [] if spec.deduplication is not None else _pair_terms(records, spec, span, F.col(REASON).isNull())
     placed, good = _is_placed(pipeline, records), F.col(REASON).isNull()
     erased = F.col(ERASED) if ERASED in records.columns else F.lit(False)
     counts = records.agg(
@@ -86,7 +94,7 @@ def _read(pipeline: Pipeline, records: DataFrame, more: Sequence[Column] = ()) -
         F.count_if(placed & ~good & ~erased).alias("quarantined"),
         F.count_if(placed & ~good & erased).alias("erased_unusable"),
         F.count_if(good).alias("good"),
-        *more,
+        *terms,
     )
     return Account(**counts.collect()[0].asDict())
 

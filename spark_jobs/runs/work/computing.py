@@ -244,17 +244,13 @@ class IncrementalWork:
         job = self.job
         known = self.night.before.run_id == job.published.latest
         night = self.night
-        records, pairs = run_parallel(
-            job.spark,
-            lambda: counted_night(job.spark, job.pipeline, job.plan, night.before.reading, night.new),
-            lambda: counted_pairs(self.good_news, job.spec, None),
-        )
+        records = counted_night(job.spark, job.pipeline, job.plan, night.before.reading, night.new, job.spec)
         counted = staged_windows(job)
         if PANE in counted.columns and STATE in counted.columns:
             counted, before = counted.where(is_last_pane(job.spec)), before.where(is_last_pane(job.spec))
         found = pairs_in(counted) - pairs_in(before) if known else None
         why = "a run over a part of the range was published since the run that this one goes on from"
-        return joined(records, pairs, found, 0, why=why)
+        return joined(records, records, found, 0, why=why)
 
     def compared(self, *, keeps: bool) -> ToCompare:
         return ToCompare(self.recent, self.night.touched, self.night.before.as_of, keeps)
