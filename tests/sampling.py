@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 import pytest
@@ -10,6 +10,7 @@ import pytest
 from tests.tiers import Tests, turn
 
 T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., object])
 
 IN_FULL = Tests.chosen() is Tests.LONG
 
@@ -44,3 +45,9 @@ def first_of(values: Iterable[Any], count: int = 1) -> list[Any]:
         for value in found[count:]
     ]
     return [*found[:count], *long]
+
+
+def one_of(variants: int, number: int) -> Callable[[F], F]:
+    """Decorates a test that is one of so many variants of a guarantee: `make test` takes another one at each commit."""
+    is_now = (turn() + number) % variants == 0
+    return (lambda test: test) if is_now else pytest.mark.long

@@ -27,7 +27,7 @@ from spark_jobs.lakehouse.tables import guarded, literal
 from spark_jobs.lakehouse.verdicts import final_before
 from spark_jobs.replay.defined_windows import windows_of
 from spark_jobs.sources.lake.hive import table_partitions
-from spark_jobs.spark.gateway import hadoop_conf, hadoop_path, jvm, session_state
+from spark_jobs.spark.gateway import elements, hadoop_conf, hadoop_path, jvm, session_state
 from spark_jobs.spark.joins import same_pairs
 
 _FOLDER = ".rewindow"
@@ -239,8 +239,5 @@ def _locations(spark: SparkSession, table: str) -> set[str]:
     """The paths that the metastore has for the partitions, without scheme and host."""
     state = session_state(spark)
     name = state.sqlParser().parseTableIdentifier(table)
-    found = state.catalog().listPartitions(name, jvm(spark).scala.Option.empty()).iterator()
-    paths: set[str] = set()
-    while found.hasNext():
-        paths.add(found.next().location().getPath().rstrip("/"))
-    return paths
+    found = state.catalog().listPartitions(name, jvm(spark).scala.Option.empty())
+    return {one.location().getPath().rstrip("/") for one in elements(found)}

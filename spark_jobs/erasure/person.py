@@ -20,7 +20,7 @@ from spark_jobs.definition.fields import nearest
 from spark_jobs.errors import DefinitionError
 from spark_jobs.lakehouse.tables import literal
 from spark_jobs.spark.expression_tree import children_of
-from spark_jobs.spark.gateway import JavaObject, session_state
+from spark_jobs.spark.gateway import JavaObject, elements, session_state
 
 WHERE = "--where"
 _EXAMPLE = "Write an equality of a column, such as \"user_id = 'u-17'\"; also IN, AND and OR."
@@ -121,8 +121,7 @@ def _choices(node: JavaObject, columns: Collection[str]) -> list[dict[str, str]]
 def _column(node: JavaObject, columns: Collection[str]) -> str:
     if node.nodeName() != "UnresolvedAttribute":
         raise DefinitionError("compares no column of the records", WHERE, _EXAMPLE)
-    parts = node.nameParts()
-    written = ".".join(parts.apply(index) for index in range(parts.size()))
+    written = ".".join(elements(node.nameParts()))
     known = {column.lower(): column for column in columns}
     if written.lower() not in known:
         near = nearest(written, sorted(columns))

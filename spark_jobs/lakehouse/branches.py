@@ -22,7 +22,7 @@ from spark_jobs.lakehouse.published_state import PROPERTY, RUN_ID, state_at
 from spark_jobs.lakehouse.side_tables import Side, SideTable
 from spark_jobs.lakehouse.tables import aligned, quoted, start_bounds
 from spark_jobs.spark.cached import as_values, viewed
-from spark_jobs.spark.gateway import JavaObject, loaded_iceberg_table
+from spark_jobs.spark.gateway import JavaObject, elements, loaded_iceberg_table
 from spark_jobs.spark.parallel import run_parallel
 
 _IN_ONE_FILE = 10_000
@@ -152,9 +152,8 @@ class PublicationBranches:
         for name, value in (self._summary | _named(sides)).items():
             append = append.set(name, value)
         if source is not None:
-            files = table.snapshot(source).addedDataFiles(table.io()).iterator()
-            while files.hasNext():
-                append = append.appendFile(files.next())
+            for file in elements(table.snapshot(source).addedDataFiles(table.io())):
+                append = append.appendFile(file)
         append.commit()
 
     def move(self, heads: dict[str, int], sides: dict[Side, int]) -> bool:

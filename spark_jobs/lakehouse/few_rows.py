@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from spark_jobs.spark.gateway import JAVA_ERRORS, JavaObject, is_instance_of, java_throwable, jvm
+from spark_jobs.spark.gateway import JAVA_ERRORS, JavaObject, elements, is_instance_of, java_throwable, jvm
 
 Rows = Sequence[Mapping[str, Any]]
 """Rows by column, as plain Python values. A time without a zone is local time, as Spark gives it."""
@@ -85,11 +85,8 @@ def found(spark: SparkSession, table: JavaObject, run_id: str, snapshot: int) ->
     rows: list[dict[str, Any]] = []
     planned = table.newScan().useSnapshot(snapshot).filter(is_run).planFiles()
     try:
-        tasks = planned.iterator()
-        count = 0
-        while tasks.hasNext():
-            task = tasks.next()
-            file, count = task.file(), count + 1
+        for count, task in enumerate(elements(planned), 1):
+            file = task.file()
             is_fit = file.fileSizeInBytes() <= _LARGEST and task.deletes().isEmpty() and count <= _MOST_FILES
             if not is_fit or file.format().name() != "PARQUET":
                 return None

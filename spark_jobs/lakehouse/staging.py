@@ -15,7 +15,7 @@ from pyspark.sql.types import IntegerType, StructField, StructType
 
 from spark_jobs.errors import RunStateError
 from spark_jobs.lakehouse.tables import drop_table, ensure_table, guarded
-from spark_jobs.spark.gateway import JavaObject, loaded_iceberg_table
+from spark_jobs.spark.gateway import JavaObject, elements, loaded_iceberg_table
 
 CHUNK = "rw_chunk"
 _CHUNK_PROPERTY = "rewindow.chunk"
@@ -158,6 +158,4 @@ class Staging:
 
 def _summaries(table: JavaObject) -> Iterator[JavaObject]:
     """The summaries of all snapshots of Iceberg's own `table`, oldest first; a name that one lacks is None."""
-    snapshots = table.snapshots().iterator()
-    while snapshots.hasNext():
-        yield snapshots.next().summary()
+    return (snapshot.summary() for snapshot in elements(table.snapshots()))

@@ -38,7 +38,7 @@ from spark_jobs.runs.life.store import RunStore
 from spark_jobs.runs.work.progress import Progress
 from spark_jobs.sources.erased import erasures_table
 from spark_jobs.spark.catalog import CATALOG
-from spark_jobs.spark.gateway import JavaObject, is_instance_of, loaded_iceberg_table
+from spark_jobs.spark.gateway import JavaObject, elements, is_instance_of, loaded_iceberg_table
 
 KEPT_STATES = 10
 """How many timeline states are kept for each definition, the latest ones."""
@@ -388,10 +388,9 @@ def _remove_dead_metadata(spark: SparkSession, table: JavaObject) -> int:
         return 0
     known = {now.metadataFileLocation(), *(entry.file() for entry in now.previousFiles())}
     names = {location.rsplit("/", 1)[1] for location in known}
-    listed = files.listPrefix(now.metadataFileLocation().rsplit("/", 1)[0] + "/").iterator()
     dead = []
-    while listed.hasNext():
-        location = listed.next().location()
+    for listed in elements(files.listPrefix(now.metadataFileLocation().rsplit("/", 1)[0] + "/")):
+        location = listed.location()
         number = _number_of(location)
         if number is not None and number <= current and location.rsplit("/", 1)[1] not in names:
             dead.append(location)

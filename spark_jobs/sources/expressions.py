@@ -17,7 +17,7 @@ from spark_jobs.errors import DefinitionError, Problem, RewindowError, SourceErr
 from spark_jobs.replay import aggregates
 from spark_jobs.spark.expression_tree import foreign_in_text, foreign_part, no_function
 from spark_jobs.spark.failures import short
-from spark_jobs.spark.gateway import JAVA_ERRORS, JavaObject, analyzed_plan, session_state
+from spark_jobs.spark.gateway import JAVA_ERRORS, JavaObject, analyzed_plan, elements, session_state
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +91,7 @@ def references(frame: DataFrame, texts: Iterable[str]) -> set[str]:
     """The columns of `frame` that the expressions use; they may be aggregates. Raises AnalysisException."""
     used: set[str] = set()
     for text in texts:
-        attributes = analyzed_plan(frame.select(F.expr(text))).references().toSeq()
-        used |= {attributes.apply(index).name() for index in range(attributes.size())}
+        used |= {one.name() for one in elements(analyzed_plan(frame.select(F.expr(text))).references())}
     return used
 
 

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.errors import DefinitionError
 from spark_jobs.spark.expression_tree import children_of
-from spark_jobs.spark.gateway import jvm, session_state
+from spark_jobs.spark.gateway import elements, jvm, session_state
 
 _PARSED_AGGREGATES = {"First": "first", "Last": "last", "AnyValue": "any_value"}
 """Functions with a syntax of their own: Spark's parser does not return them as plain function calls."""
@@ -67,7 +67,7 @@ def calls_in(spark: SparkSession, text: str) -> list[Call]:
             )
             return references
         if kind == "UnresolvedFunction":
-            name = ".".join(node.nameParts().apply(i) for i in range(node.nameParts().size())).lower()
+            name = ".".join(elements(node.nameParts())).lower()
         references = set().union(*(visit(child, name or parent) for child in children)) if children else set()
         if name:
             start, stop = span(node)

@@ -11,7 +11,7 @@ from functools import lru_cache
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.spark.closed import CALL_JAVA
-from spark_jobs.spark.gateway import JavaObject, analyzed_plan, is_instance_of, jvm, session_state
+from spark_jobs.spark.gateway import JavaObject, analyzed_plan, elements, is_instance_of, jvm, session_state
 
 _OF_THE_RECORD = frozenset(
     {
@@ -140,12 +140,11 @@ def foreign_part(frame: DataFrame, plan: DataFrame, text: str, own: Collection[s
         text: The expression.
     """
     spark = frame.sparkSession
-    expressions = analyzed_plan(plan).expressions()
     known = {name.lower() for name in frame.columns}
     if _METADATA not in known and any(name.lower() == _METADATA for name in names_in(spark, text)):
         return Foreign(f"there is no column `{_METADATA}`", column=_METADATA)
-    for index in range(expressions.size()):
-        for node, name in nodes_of(expressions.apply(index)):
+    for expression in elements(analyzed_plan(plan).expressions()):
+        for node, name in nodes_of(expression):
             if name == "AttributeReference":
                 column = node.name()
                 if column.startswith("rw_") and column not in own:
@@ -235,8 +234,7 @@ def paths_in(spark: SparkSession, text: str) -> Iterator[tuple[str, ...]]:
     """Each name in the expression that is not called, by its parts: a column, and fields within it."""
     for node, name in nodes_of(session_state(spark).sqlParser().parseExpression(text)):
         if name == "UnresolvedAttribute":
-            parts = node.nameParts()
-            yield tuple(parts.apply(index) for index in range(parts.size()))
+            yield tuple(elements(node.nameParts()))
 
 
 def shown_part(node: JavaObject, text: str) -> str:
@@ -255,5 +253,4 @@ def nodes_of(node: JavaObject) -> Iterator[tuple[JavaObject, str]]:
 
 def children_of(node: JavaObject) -> list[JavaObject]:
     """The nodes right below a node of an expression or of a plan."""
-    children = node.children()
-    return [children.apply(index) for index in range(children.size())]
+    return list(elements(node.children()))

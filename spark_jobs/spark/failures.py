@@ -25,8 +25,11 @@ _METASTORE = re.compile(
 )
 _CATALOG = re.compile(
     r"org\.apache\.iceberg\.exceptions\.(REST|Service(Unavailable|Failure)|CommitStateUnknown)Exception|"
-    r"org\.apache\.iceberg\.jdbc\.Unchecked|org\.apache\.iceberg\.hive\.RuntimeMetaException|T(Application|Protocol|Transport)Exception"
+    r"org\.apache\.iceberg\.hive\.RuntimeMetaException|T(Application|Protocol|Transport)Exception|"
+    r"org\.apache\.iceberg\.jdbc\.Unchecked|\bat (org\.postgresql|com\.mysql|org\.mariadb)\.|"
+    r"\[TABLE_OR_VIEW_NOT_FOUND\]|NoSuchTableException"
 )
+"""Also a driver that stumbles, and tables that a run has made itself and are not there: see `read_error` for others."""
 _STORE = re.compile(
     r"software\.amazon\.awssdk\.[\w.]*Exception|org\.apache\.hadoop\.fs\.s3a\.\w*Exception|"
     r"org\.apache\.iceberg\.aws\.s3\.S3\w+|Premature end of Content-Length"

@@ -55,6 +55,13 @@ def is_instance_of(spark: SparkSession, value: JavaObject, java_class: str) -> b
     return java_gateway.is_instance_of(context._gateway, value, java_class)
 
 
+def elements(found: JavaObject) -> Iterator[JavaObject]:
+    """What a collection of Java or Scala has, one after the other."""
+    iterator = found.iterator()
+    while iterator.hasNext():
+        yield iterator.next()
+
+
 def hadoop_conf(spark: SparkSession) -> JavaObject:
     """A new Hadoop configuration with the session's settings."""
     return session_state(spark).newHadoopConf()

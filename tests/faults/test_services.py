@@ -33,6 +33,7 @@ from spark_jobs.runs.life.store import RunStore
 from spark_jobs.runs.night.nightly import reconcile
 from spark_jobs.runs.work.progress import NoProgress
 from spark_jobs.settings import Variable
+from spark_jobs.spark.gateway import session_state
 from spark_jobs.spark.session import spark_session
 from tests.faults.boundaries import watched_steps
 from tests.faults.proxy import Fault, Proxy
@@ -289,6 +290,7 @@ def test_a_fault_of_a_service_loses_nothing_and_is_told_in_a_sentence(
     assert time.monotonic() - began < SECONDS
     if problem is not None:
         assert "\n" not in str(problem) and problem.hint, problem
+    session_state(around.spark).catalogManager().reset()  # as in another process, which has connections of its own
     reconcile(around.spark, disturbed, NoProgress())
     assert tables_of(around.spark, disturbed) == right
     reconcile(around.spark, disturbed, NoProgress())

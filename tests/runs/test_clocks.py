@@ -12,7 +12,7 @@ from spark_jobs.errors import HistoryError
 from tests.runs.clocked_logs import ClockedLog
 from tests.runs.small_nights import log_of as small_log
 from tests.runs.small_runs import T0, record
-from tests.sampling import first_of, in_turn, sample
+from tests.sampling import first_of, in_turn, one_of, sample
 
 HOUR = 3_600_000
 DAY = 24 * HOUR
@@ -33,6 +33,7 @@ def later(i: int, after: int) -> dict:
     return plain | {"a": plain["a"] + after, "t": plain["t"] + after}
 
 
+@one_of(3, 0)
 @pytest.mark.parametrize("kind", first_of(in_turn(KINDS)))
 def test_an_arrival_ahead_of_records_behind_it_is_in_quarantine_for_good(spark, tmp_path, request, kind: str) -> None:
     log = log_of(spark, tmp_path, request, kind)
@@ -46,6 +47,7 @@ def test_an_arrival_ahead_of_records_behind_it_is_in_quarantine_for_good(spark, 
     log.assert_as_one_full_run(T0 + 9 * DAY)
 
 
+@one_of(3, 1)
 @pytest.mark.parametrize("kind", first_of(in_turn(KINDS)))
 def test_the_last_arrivals_are_not_read_while_they_are_ahead_of_the_clock(spark, tmp_path, request, kind: str) -> None:
     log = log_of(spark, tmp_path, request, kind)
@@ -60,6 +62,7 @@ def test_the_last_arrivals_are_not_read_while_they_are_ahead_of_the_clock(spark,
     assert log.unusable() == [] and next(iter(log.ends().values())) == 100
 
 
+@one_of(3, 2)
 @pytest.mark.parametrize("kind", first_of(in_turn(KINDS)))
 def test_the_night_in_which_records_follow_puts_what_was_ahead_into_quarantine(
     spark, tmp_path, request, kind: str
@@ -74,6 +77,7 @@ def test_the_night_in_which_records_follow_puts_what_was_ahead_into_quarantine(
     log.assert_as_one_full_run(T0 + 300 * DAY)
 
 
+@one_of(3, 3)
 @pytest.mark.parametrize("kind", first_of(in_turn(KINDS)))
 def test_what_was_read_and_is_followed_by_much_earlier_records_is_taken_back(
     spark, tmp_path, request, kind: str
@@ -88,6 +92,7 @@ def test_what_was_read_and_is_followed_by_much_earlier_records_is_taken_back(
     log.assert_as_one_full_run(T0 + 3 * DAY)
 
 
+@one_of(3, 4)
 @pytest.mark.parametrize("kind", sample(["files"], ["files", "topic", "stitched"]))
 def test_a_running_maximum_leaves_out_what_is_ahead(spark, tmp_path, request, kind: str) -> None:
     log = log_of(spark, tmp_path, request, kind, going_back="running_maximum")
@@ -103,6 +108,7 @@ def test_a_running_maximum_leaves_out_what_is_ahead(spark, tmp_path, request, ki
     log.assert_as_one_full_run(T0 + 3 * DAY)
 
 
+@one_of(3, 5)
 @pytest.mark.parametrize("kind", first_of(in_turn(KINDS)))
 def test_a_night_up_to_an_instant_loses_no_record_whose_arrival_is_beyond_it(
     spark, tmp_path, request, kind: str

@@ -19,6 +19,7 @@ from spark_jobs.runs.work.backfill import execute
 from spark_jobs.runs.work.progress import NoProgress
 from tests.runs.small_nights import tables_of
 from tests.runs.streaming_nights import SECOND, Planned, WrittenQuery, defined, records_of
+from tests.sampling import one_of
 
 RESTORED = 5
 """The last batch of the copy."""
@@ -69,6 +70,7 @@ def as_a_fresh_run(spark: SparkSession, query: WrittenQuery, pipeline: Pipeline,
 LIVES = {"smaller": ([12] * 6 + [40] * 4, [12] * 20), "larger": ([12] * 20, [12] * 6 + [20] * 8)}
 
 
+@one_of(2, 0)
 @pytest.mark.parametrize("new", ["smaller", pytest.param("larger", marks=pytest.mark.long)])
 def test_batches_of_the_life_that_was_given_up_never_count(spark: SparkSession, tmp_path: Path, new: str) -> None:
     query, pipeline = started(spark, tmp_path, f"restored_{new}", *LIVES[new])
@@ -87,6 +89,7 @@ def test_batches_of_the_life_that_was_given_up_never_count(spark: SparkSession, 
     as_a_fresh_run(spark, query, pipeline, f"restored_{new}_purged")
 
 
+@one_of(2, 1)
 def test_archived_batches_that_nobody_can_prove_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     query, pipeline = started(spark, tmp_path, "restored_unproven", *LIVES["smaller"])
     query.go_on(12, pending=False, ahead=0)

@@ -31,14 +31,7 @@ from spark_jobs.sources.files.parquet import (
 from spark_jobs.sources.lake.table_folders import MARKS, folders_above, refuse_table_folders
 from spark_jobs.sources.records.avro_resolution import other_logical_type, other_named_unit
 from spark_jobs.spark.failures import plain_path, reading, short
-from spark_jobs.spark.gateway import (
-    JAVA_ERRORS,
-    JavaObject,
-    analyzed_plan,
-    hadoop_conf,
-    hadoop_path,
-    jvm,
-)
+from spark_jobs.spark.gateway import JAVA_ERRORS, JavaObject, analyzed_plan, elements, hadoop_conf, hadoop_path, jvm
 from spark_jobs.spark.java import java_reason
 
 _LISTING_OPTIONS = ("basepath", "recursivefilelookup", "pathglobfilter", "modifiedbefore", "modifiedafter")
@@ -302,9 +295,7 @@ def _relation(spark: SparkSession, history: FilesHistory) -> JavaObject:
 
 
 def _pinned(relation: JavaObject) -> tuple[PinnedFile, ...]:
-    statuses = relation.location().allFiles()
-    found = (statuses.apply(index) for index in range(statuses.size()))
-    files = {pinned_file(status) for status in found}
+    files = {pinned_file(status) for status in elements(relation.location().allFiles())}
     return tuple(sorted(files, key=lambda file: file.path))
 
 

@@ -14,7 +14,7 @@ from spark_jobs.identities import TableShape
 from spark_jobs.pins import PinnedFile
 from spark_jobs.sources.files.log_files import pinned_file, refuse_changed
 from spark_jobs.spark.failures import plain_path, reading
-from spark_jobs.spark.gateway import JavaObject, analyzed_plan, hadoop_conf, jvm, session_state
+from spark_jobs.spark.gateway import JavaObject, analyzed_plan, elements, hadoop_conf, jvm, session_state
 
 _HIDDEN = ("_", ".")
 
@@ -41,9 +41,8 @@ def table_shape(spark: SparkSession, frame: DataFrame) -> tuple[TableShape, dict
 def _nodes(plan: JavaObject) -> Iterator[JavaObject]:
     """The node of a logical plan and all below it."""
     yield plan
-    children = plan.children()
-    for index in range(children.size()):
-        yield from _nodes(children.apply(index))
+    for child in elements(plan.children()):
+        yield from _nodes(child)
 
 
 def _table_of(node: JavaObject, kind: str) -> JavaObject | None:
@@ -59,8 +58,7 @@ def _partitions_of(spark: SparkSession, table: JavaObject) -> dict[str, str]:
         return {}
     nothing = getattr(jvm(spark).scala, "None$").__getattr__("MODULE$")
     found = session_state(spark).catalog().listPartitions(table.identifier(), nothing)
-    listed = (found.apply(index) for index in range(found.size()))
-    return {_digest(one.location().toString()): _digest(one.spec().toString()) for one in listed}
+    return {_digest(one.location().toString()): _digest(one.spec().toString()) for one in elements(found)}
 
 
 def _digest(text: str) -> str:
@@ -74,9 +72,7 @@ def files_behind(spark: SparkSession, frame: DataFrame, table: str) -> tuple[Pin
     """
     found: set[PinnedFile] = set()
     with reading(table):
-        leaves = analyzed_plan(frame).collectLeaves()
-        for index in range(leaves.size()):
-            leaf = leaves.apply(index)
+        for leaf in elements(analyzed_plan(frame).collectLeaves()):
             kind = leaf.getClass().getSimpleName()
             if kind == "LogicalRelation" and leaf.relation().getClass().getSimpleName() == "HadoopFsRelation":
                 listed = _listed(spark, leaf.relation().location())
@@ -124,12 +120,8 @@ def _file_of(frame: DataFrame) -> Column | None:
 
 def _listed(spark: SparkSession, location: JavaObject) -> list[PinnedFile]:
     nothing = getattr(jvm(spark).scala.collection.immutable, "Nil$").__getattr__("MODULE$")
-    folders = location.listFiles(nothing, nothing)
-    found = []
-    for index in range(folders.size()):
-        files = folders.apply(index).files()
-        found += [pinned_file(files.apply(number)) for number in range(files.size())]
-    return found
+    folders = elements(location.listFiles(nothing, nothing))
+    return [pinned_file(file) for folder in folders for file in elements(folder.files())]
 
 
 def _folders_of(spark: SparkSession, table: JavaObject) -> list[JavaObject]:
@@ -139,7 +131,7 @@ def _folders_of(spark: SparkSession, table: JavaObject) -> list[JavaObject]:
         return [path(table.location())]
     nothing = getattr(jvm(spark).scala, "None$").__getattr__("MODULE$")
     partitions = session_state(spark).catalog().listPartitions(table.identifier(), nothing)
-    return [path(partitions.apply(index).location()) for index in range(partitions.size())]
+    return [path(one.location()) for one in elements(partitions)]
 
 
 def _refuse_lost_folders(spark: SparkSession, table: JavaObject, listed: Iterable[PinnedFile]) -> None:

@@ -20,6 +20,7 @@ from spark_jobs.spark.gateway import (
     JAVA_ERRORS,
     JavaObject,
     active_session,
+    elements,
     frame_of,
     hadoop_conf,
     hadoop_path,
@@ -147,7 +148,7 @@ def column_ids(spark: SparkSession, table: str) -> dict[str, str]:
 @_in_session
 def table_partitions(spark: SparkSession, table: str) -> tuple[str, ...]:
     """The columns by which the table is partitioned."""
-    return tuple(_items(_latest(spark, _log(spark, table)).metadata().partitionColumns()))
+    return tuple(elements(_latest(spark, _log(spark, table)).metadata().partitionColumns()))
 
 
 def _require(spark: SparkSession, log: JavaObject, version: int, now: int, table: str) -> None:
@@ -175,10 +176,10 @@ def _steps(spark: SparkSession, log: JavaObject, before: PinnedSnapshot, now: Pi
 
 def _changes(spark: SparkSession, log: JavaObject, after: int, last: int) -> list[_Step] | None:
     """The changes of the versions `(after, last]`; None where the log does not have all of them any more."""
-    found = list(_items(log.getChanges(after + 1, last, False)))
+    found = list(elements(log.getChanges(after + 1, last, False)))
     if [version.productElement(0) for version in found] != list(range(after + 1, last + 1)):
         return None
-    return [_step(_items(version.productElement(1))) for version in found]
+    return [_step(elements(version.productElement(1))) for version in found]
 
 
 def _step(actions: Iterator[JavaObject]) -> _Step:
@@ -234,10 +235,3 @@ def _latest(spark: SparkSession, log: JavaObject) -> JavaObject:
 def _version(spark: SparkSession, log: JavaObject, version: int) -> JavaObject:
     none = jvm(spark).scala.Option.empty()
     return log.getSnapshotAt(version, none, none)
-
-
-def _items(items: JavaObject) -> Iterator[JavaObject]:
-    """What a Scala collection or iterator has."""
-    iterator = items.iterator()
-    while iterator.hasNext():
-        yield iterator.next()

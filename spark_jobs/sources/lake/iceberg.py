@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 from spark_jobs.errors import SourceError
 from spark_jobs.pins import Change, PinnedSnapshot
 from spark_jobs.spark.failures import reading, short
-from spark_jobs.spark.gateway import JAVA_ERRORS, JavaObject, is_instance_of, loaded_iceberg_table
+from spark_jobs.spark.gateway import JAVA_ERRORS, JavaObject, elements, is_instance_of, loaded_iceberg_table
 from spark_jobs.spark.snapshots import rows_at, table_at, way_back
 
 _APPEND, _DELETE, _REWRITE = "append", "delete", "replace"
@@ -134,16 +134,14 @@ def _of_taken(spark: SparkSession, table: str, rewrite: JavaObject, rows: DataFr
 
 def column_ids(spark: SparkSession, table: str) -> dict[str, str]:
     """The field id of each column."""
-    fields = _loaded(spark, table).schema().columns()
-    return {fields.get(i).name(): str(fields.get(i).fieldId()) for i in range(fields.size())}
+    return {field.name(): str(field.fieldId()) for field in elements(_loaded(spark, table).schema().columns())}
 
 
 def table_partitions(spark: SparkSession, table: str) -> tuple[str, ...]:
     """The columns by whose values themselves the table is partitioned."""
     found = _loaded(spark, table)
-    fields, schema = found.spec().fields(), found.schema()
-    identity = [field for field in (fields.get(i) for i in range(fields.size())) if field.transform().isIdentity()]
-    return tuple(schema.findColumnName(field.sourceId()) for field in identity)
+    fields, schema = elements(found.spec().fields()), found.schema()
+    return tuple(schema.findColumnName(field.sourceId()) for field in fields if field.transform().isIdentity())
 
 
 def _loaded(spark: SparkSession, table: str) -> JavaObject:
