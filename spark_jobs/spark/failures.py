@@ -27,9 +27,9 @@ _CATALOG = re.compile(
     r"org\.apache\.iceberg\.exceptions\.(REST|Service(Unavailable|Failure)|CommitStateUnknown)Exception|"
     r"org\.apache\.iceberg\.hive\.RuntimeMetaException|T(Application|Protocol|Transport)Exception|"
     r"org\.apache\.iceberg\.jdbc\.Unchecked|\bat (org\.postgresql|com\.mysql|org\.mariadb)\.|"
-    r"\[TABLE_OR_VIEW_NOT_FOUND\]|NoSuchTableException"
+    r"\[TABLE_OR_VIEW_NOT_FOUND\]|NoSuchTableException|Cannot parse missing \w+: "
 )
-"""Also a driver that stumbles, and tables that a run has made itself and are not there: see `read_error` for others."""
+"""Also a driver that stumbles, metadata of another thing, and tables that a run has made itself and are not there."""
 _STORE = re.compile(
     r"software\.amazon\.awssdk\.[\w.]*Exception|org\.apache\.hadoop\.fs\.s3a\.\w*Exception|"
     r"org\.apache\.iceberg\.aws\.s3\.S3\w+|Premature end of Content-Length"

@@ -34,6 +34,7 @@ from spark_jobs.runs.work.corrected import DeliveredCorrections
 from spark_jobs.runs.work.progress import Progress
 from spark_jobs.sources.erased import erasures_of
 from spark_jobs.spark.failures import catalog_answers
+from spark_jobs.spark.gateway import JAVA_ERRORS
 
 
 @dataclass(slots=True)
@@ -189,27 +190,26 @@ def fail(job: Job, problem: Exception, stage: Stage | None = None) -> RunStateEr
     run_id, table = job.result.run_id, job.published_table
     is_cleared = False
     try:
-        with catalog_answers():
-            if table.head() is not None and run_id in table.published_runs():
-                return None  # what is left to do after the commit is done by the next run's recovery
-            if job.life.row() is None:  # the run has not begun: the folder alone knows of it
-                end(job, RunStatus.FAILED, stage=stage, **failure_fields(problem))
-                return None
-            # Without an end in the ledger the next run's recovery does what a kill in between leaves undone.
-            job.life.apply(Event.FAIL, reason=str(problem)[:1000], finished_at=None)
-            if job.life.claim is not None and table.head() is not None:
-                branch = branch_of(run_id, job.life.claim)
-                guarded("cannot drop branches", table.table, lambda: table.drop_branches(branch))
-            if not job.in_stages:
-                job.staging.drop()
-            is_cleared = True
+        if table.head() is not None and run_id in table.published_runs():
+            return None  # what is left to do after the commit is done by the next run's recovery
+        if job.life.row() is None:  # the run has not begun: the folder alone knows of it
+            end(job, RunStatus.FAILED, stage=stage, **failure_fields(problem))
+            return None
+        # Without an end in the ledger the next run's recovery does what a kill in between leaves undone.
+        job.life.apply(Event.FAIL, reason=str(problem)[:1000], finished_at=None)
+        if job.life.claim is not None and table.head() is not None:
+            branch = branch_of(run_id, job.life.claim)
+            guarded("cannot drop branches", table.table, lambda: table.drop_branches(branch))
+        if not job.in_stages:
+            job.staging.drop()
+        is_cleared = True
     except RunStateError as lost:
         return lost
-    except CatalogError:
+    except (CatalogError, *JAVA_ERRORS):
         pass  # the run's folder says it at least
     end(job, RunStatus.FAILED, stage=stage, **failure_fields(problem))
     if is_cleared:
-        with suppress(CatalogError, RunStateError), catalog_answers():
+        with suppress(CatalogError, RunStateError, *JAVA_ERRORS):
             job.life.set(finished_at=job.now())
     return None
 
