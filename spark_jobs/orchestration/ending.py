@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, NoReturn
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator, HITLOperator
 from airflow.providers.standard.triggers.hitl import HITLTrigger
@@ -103,7 +103,8 @@ class Approve(ApprovalOperator):
 class Report(BaseOperator):
     """Write the report of the run, whatever became of it. It fails where the run has not done its work.
 
-    Where a person has said no it is skipped: then nothing was to be done.
+    That is also where its corrections did not arrive. Where a person has said no it is skipped: then nothing was to be
+    done.
 
     Airflow takes the state of the DAG run from this task: as a teardown it also runs where a person has marked tasks,
     or the whole DAG run, as failed.
@@ -130,11 +131,17 @@ class Report(BaseOperator):
         if outcome is not None and outcome.status.is_refused:
             raise AirflowSkipException(f"{what_became(outcome)}; the report is written")
         if outcome is None or not outcome.status.is_success:
-            failed = AirflowFailException(f"{what_became(outcome)}; the report is written")
-            say_before_traceback(self.log, failed)
-            raise failed
+            self._fail(what_became(outcome))
+        corrections = DeliveredCorrections.read(folder)
+        if corrections is not None and corrections.problem:
+            self._fail(f"{what_became(outcome)}, but {corrections.sentence()}")
         self.log.info("%s", what_became(outcome))
         return folder.run_id
+
+    def _fail(self, why: str) -> NoReturn:
+        failed = AirflowFailException(f"{why}; the report is written")
+        say_before_traceback(self.log, failed)
+        raise failed
 
 
 _LOG = logging.getLogger(__name__)

@@ -141,8 +141,11 @@ class HiveMetastore:
         self._server = server
         self._port = socket.getServerSocket().getLocalPort()
         # serve() blocks until the server stops, so it runs in a thread of the JVM; this makes a Runnable of it.
-        runnable = jvm.java.lang.Class.forName("java.lang.Runnable")
-        jvm.java.lang.Thread(jvm.java.beans.EventHandler.create(runnable, self._server, "serve")).start()
+        runnable, made = jvm.java.lang.Class.forName("java.lang.Runnable"), jvm.java.beans.EventHandler.create
+        jvm.java.lang.Thread(made(runnable, self._server, "serve")).start()
+        clean_up = made(runnable, hive.txn.TxnUtils.getTxnStore(conf), "performTimeOuts")  # as Hive's house keeper does
+        times = jvm.java.util.concurrent
+        times.Executors.newScheduledThreadPool(1).scheduleWithFixedDelay(clean_up, 5, 10, times.TimeUnit.SECONDS)
         if not becomes_true(server.isServing, within=_START_SECONDS, every=0.02):
             raise TimeoutError(f"not serving after {_START_SECONDS} s")
 
@@ -167,5 +170,6 @@ class HiveMetastore:
             "hive.metastore.schema.verification": "false",
             "hive.metastore.warehouse.dir": self.warehouse.as_uri(),
             "hive.async.log.enabled": "false",
+            "hive.txn.timeout": "60s",  # a lock of a process that is gone goes then
             "hive.hmshandler.retry.interval": "200ms",  # ten tries: 2 s, not Hive's 20, until a start gives up
         }
