@@ -151,11 +151,11 @@ def iceberg(table: str) -> Dataset:
     if kind == "hive":
         return _hive(table, uri)
     warehouse = properties.get("warehouse", "")
+    address = (uri and public_address(uri)) or warehouse
     if kind not in ("jdbc", "hadoop"):
-        return _dataset((uri and public_address(uri)) or warehouse or CATALOG, table)
+        return _dataset(address or CATALOG, table)
     folder = _of_path(f"{warehouse.rstrip('/')}/{table.replace('.', '/')}")
-    namespace = told((uri and public_address(uri)) or warehouse)
-    name = symlinks_dataset.Identifier(namespace=namespace, name=told(table), type=_TABLE)
+    name = symlinks_dataset.Identifier(namespace=told(address), name=told(table), type=_TABLE)
     return _dataset(folder.namespace, folder.name, {"symlinks": symlinks_dataset.SymlinksDatasetFacet([name])})
 
 

@@ -18,6 +18,7 @@ from typing import Any
 from py4j.java_gateway import get_field
 from py4j.protocol import Py4JJavaError
 
+from spark_jobs.spark.gateway import elements
 from spark_jobs.spark.own_jvm import own_jvm
 
 PARSER_PACKAGE = "org.apache.flink:flink-sql-parser:2.3.0"
@@ -70,8 +71,7 @@ class SqlNode:
         """The parts of an identifier; `*` is an empty part."""
         if not self:
             return ()
-        parts: Any = get_field(self.node, "names")
-        return tuple(parts.get(index) for index in range(parts.size()))
+        return tuple(elements(get_field(self.node, "names")))
 
     @property
     def operator(self) -> str:
@@ -89,11 +89,10 @@ class SqlNode:
     def operands(self) -> list[SqlNode]:
         """The parts of a call or of a list; none for identifiers and literals. `NOTHING` is what a call leaves out."""
         if self.type == "SqlNodeList":
-            return [wrapped(self.node.get(index)) for index in range(self.node.size())]
+            return [wrapped(node) for node in elements(self.node)]
         if not self or self.is_leaf:
             return []
-        found = self.node.getOperandList()
-        return [wrapped(found.get(index)) for index in range(found.size())]
+        return [wrapped(node) for node in elements(self.node.getOperandList())]
 
     @property
     def literal(self) -> str:
@@ -245,8 +244,7 @@ class FlinkParser:
             return found, unread
 
     def _parsed(self, script: str) -> list[SqlNode]:
-        found = self._parser(script).parseStmtList()
-        return [wrapped(found.get(index)) for index in range(found.size())]
+        return [wrapped(node) for node in elements(self._parser(script).parseStmtList())]
 
     def expression(self, sql: str) -> SqlNode:
         """An expression as a node."""

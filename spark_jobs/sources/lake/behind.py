@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from hashlib import sha256
 
 from pyspark.errors import AnalysisException
@@ -13,6 +13,7 @@ from spark_jobs.errors import SourceError
 from spark_jobs.identities import TableShape
 from spark_jobs.pins import PinnedFile
 from spark_jobs.sources.files.log_files import pinned_file, refuse_changed
+from spark_jobs.spark.expression_tree import nodes_of
 from spark_jobs.spark.failures import plain_path, reading
 from spark_jobs.spark.gateway import JavaObject, analyzed_plan, elements, hadoop_conf, jvm, session_state
 
@@ -23,7 +24,7 @@ def table_shape(spark: SparkSession, frame: DataFrame) -> tuple[TableShape, dict
     """The shape of the tables that `frame` reads, and the place and type of each of their columns."""
     plan = analyzed_plan(frame)
     views, partitions, columns = list[str](), dict[str, str](), dict[str, str]()
-    for node in _nodes(plan):
+    for node, _ in nodes_of(plan):
         kind = node.getClass().getSimpleName()
         if kind == "View":
             text = node.desc().viewText()
@@ -36,13 +37,6 @@ def table_shape(spark: SparkSession, frame: DataFrame) -> tuple[TableShape, dict
             }
             partitions |= _partitions_of(spark, table)
     return TableShape(tuple(views), partitions), columns
-
-
-def _nodes(plan: JavaObject) -> Iterator[JavaObject]:
-    """The node of a logical plan and all below it."""
-    yield plan
-    for child in elements(plan.children()):
-        yield from _nodes(child)
 
 
 def _table_of(node: JavaObject, kind: str) -> JavaObject | None:
