@@ -133,6 +133,27 @@ def test_an_as_of_vector_cuts_the_history(spark, tmp_path) -> None:
     assert contents(spark, cut) == contents(spark, short)
 
 
+def test_end_offsets_say_what_is_left_out_and_what_is_gone(spark, tmp_path) -> None:
+    """A partition without an end offset is not read; a record below the end offsets that is not there is gone."""
+    write(tmp_path / "data", [record(i) for i in range(280)])
+    write(tmp_path / "data", [record(i) for i in range(280, 300)], "part-1.json")
+    defined, fresh = (pipeline(tmp_path, name) for name in ("asked_of_one", "asked_of_one_fresh"))
+
+    def numbers(of: Pipeline) -> list[str]:
+        return rows(spark.table(Tables.of(of).windows).select("window_start", "k", "n", "total", "records_dropped"))
+
+    run(spark, defined)
+    everything = numbers(defined)
+    for one in (defined, fresh):
+        run(spark, one, as_of={0: 150})
+    assert numbers(defined) == numbers(fresh) != everything
+    run(spark, defined)
+    assert numbers(defined) == everything
+    (tmp_path / "data" / "part-1.json").unlink()
+    run(spark, defined, as_of={0: 150, 1: 150})
+    assert numbers(defined) == everything
+
+
 @pytest.mark.long
 def test_a_run_that_dies_before_publishing_leaves_the_tables_as_they_were(spark, tmp_path, monkeypatch) -> None:
     write(tmp_path / "data", [record(i) for i in range(300)])

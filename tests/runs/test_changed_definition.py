@@ -39,6 +39,11 @@ WINDOWS = {
 }
 TEXTS = {
     "a narrower filter": ("keys:", "filter: {before_watermark: v > 150}\nkeys:"),
+    "a filter that takes the last records away": (
+        "keys:",
+        "filter: {before_watermark: v < 200 or (v > 320 and p = 0)}\nkeys:",
+    ),
+    "a filter that takes a partition away": ("keys:", "filter: {before_watermark: p = 0}\nkeys:"),
     "event time moved by an hour": ("{expression: t,", "{expression: t + 3600000,"),
     "a key removed": ("keys: {k: k}", "keys: {}"),
     "a key renamed": ("keys: {k: k}", "keys: {kk: k}"),
@@ -87,7 +92,8 @@ def texts_of(case: str) -> tuple[str, str]:
     return text(), text().replace(before, after)
 
 
-CASES = sample([BOTH], [BOTH, *WINDOWS, *TEXTS])
+FILTERED = [case for case in TEXTS if case.startswith("a filter")]
+CASES = sample([BOTH, *FILTERED], [BOTH, *WINDOWS, *TEXTS])
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -119,6 +125,8 @@ def test_a_full_run_of_a_changed_definition_leaves_nothing_of_the_one_before(spa
     assert night.continued_from == again.run_id or "sessions" in night.note, night.note
     execute(spark, fresh, make_plan(spark, fresh), NoProgress())
     assert_as_in_an_empty_table(spark, tmp_path, new, fresh)
+    if case in FILTERED:
+        assert not make_plan(spark, new).reading.has_gone
     if not IN_FULL:
         return
     back = defined(tmp_path, name, name, first)

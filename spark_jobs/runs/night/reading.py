@@ -210,7 +210,7 @@ def grown(then: Reading, identities: tuple[Identity, ...], ends: Mapping[int, in
     for number in sorted(then.partitions.keys() | ends.keys()):
         before = then.partitions.get(number)
         positions = Buckets.none() if before is None else before.positions
-        end = ends.get(number, 0 if before is None else before.end)
+        end = max(ends.get(number, 0), 0 if before is None else before.end)  # a filter can leave the last records out
         joined = positions.joined(all_of(found.get(number, {})))
         partitions[number] = PartitionReading.of(end, joined.fitted(most))
     return replace(then, identities=identities, partitions=partitions, empty=empty, lacks=then.lacks or lacks)

@@ -83,16 +83,17 @@ def take(
     before: ReadBefore | None,
     *,
     accepts_another: bool,
-    is_cut: bool,
+    asked: Mapping[int, int] | None,
 ) -> Taken:
     """The reading of a run that reads the whole history, `seen` up to its ends; `records` are the canonical ones.
 
     `before`: the reading that the pipeline has. `accepts_another`: the history may be another log; then nothing of the
-    one before is gone. `is_cut`: end offsets were asked for, so those that were opened do not say where a topic ends.
+    one before is gone. `asked`: the end offsets that the run was asked for; None: it reads all that is there. Where
+    some were, those that were opened do not say where a topic ends.
 
     Raises HistoryError where it is another log.
     """
-    ends = ends_of(seen.partitions)
+    ends = _reach(pipeline, ends_of(seen.partitions), {} if before is None else before.reading.ends, asked)
     found = positions_of(spark, pipeline, opened, seen, {} if before is None else before.reading.known, ends)
     identities = identities_of(spark, pipeline, opened, ends)
     empty = empty_offsets(records, seen.partitions) if _knows_empty(pipeline) else None
@@ -112,9 +113,11 @@ def take(
         return Taken(fresh)
     known = before.reading
     is_alike = known.placed_by == fresh.placed_by and not before.moved  # a digest has the number of the partition
-    read_to, trusted = ends if is_cut else {}, _trusted(pipeline, identities)
+    read_to, trusted = {p: asked.get(p, 0) for p in known.partitions} if asked else {}, _trusted(pipeline, identities)
     beside = compared(known, found, read_to, by_arrival=is_alike, trusted_from=trusted)
-    if problem := _another_log(pipeline, identities, before, found, beside, is_cut=is_cut, ends=_ends_of(opened)):
+    if problem := _another_log(
+        pipeline, identities, before, found, beside, is_cut=asked is not None, ends=_ends_of(opened)
+    ):
         if not accepts_another:
             raise HistoryError(problem, opened.description, _WAY_OUT)
         return Taken(fresh, problem)
@@ -123,6 +126,23 @@ def take(
         raise _moved(before, opened)
     empty = empty_in_both(known.empty, known.ends, empty)
     return Taken(replace(fresh, partitions=again, empty=empty, final_until=known.final_until))
+
+
+def _reach(
+    pipeline: Pipeline, ends: Mapping[int, int], before: Mapping[int, int], asked: Mapping[int, int] | None
+) -> dict[int, int]:
+    """Up to where a run has read: the ends of its records, and what it leaves out behind them and was read before.
+
+    Without the last, records would be gone that a filter alone takes away.
+    """
+    reach = dict(ends)
+    for number, one in enumerate(pipeline.inputs or (pipeline,)):
+        if is_topic(one) or unfiltered(one) is None:
+            continue
+        known = of_union(of_input(before, number), number) if pipeline.inputs else before
+        for partition, end in known.items():
+            reach[partition] = max(min(end, asked.get(partition, 0)) if asked else end, reach.get(partition, 0))
+    return reach
 
 
 def _moved(before: ReadBefore, opened: OpenHistory) -> HistoryError:

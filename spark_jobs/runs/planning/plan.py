@@ -152,7 +152,7 @@ def make_plan(
         refuse_other_columns(spark, pipeline, read)
         before = read_before(spark, Tables.of(pipeline), pipeline)
         known = {} if before is None else before.reading.known
-        is_cut = as_of is not None
+        asked = as_of
         seen = inspect_history(spark, pipeline, opened, as_of=as_of, records=below, known=known)
         if seen.clocks:
             opened = opened_again(spark, pipeline, opened, seen.clocks)
@@ -163,7 +163,7 @@ def make_plan(
             seen = inspect_history(spark, pipeline, opened, as_of=as_of, records=below, known=known)
         found_fidelity = fidelity_of(pipeline, opened, seen.partitions)
         seen = replace(seen, history_records=seen.records)
-        taken = _taken(spark, pipeline, opened, seen, below, before, accepts_another=another_log, is_cut=is_cut)
+        taken = _taken(spark, pipeline, opened, seen, below, before, accepts_another=another_log, asked=asked)
         reading, other = taken.reading, taken.another_log
     check_schema_ids(pipeline, opened, records)
     partitions = seen.partitions
@@ -263,7 +263,7 @@ def allowed_now(
     known = before.reading.known
     seen = inspect_history(spark, pipeline, opened, as_of=cuts, records=records, known=known)
     accepts = another_log or bool(plan.another_log)
-    taken = _taken(spark, pipeline, opened, seen, records, before, accepts_another=accepts, is_cut=True)
+    taken = _taken(spark, pipeline, opened, seen, records, before, accepts_another=accepts, asked=plan.reading.ends)
     _refuse_another_log_in_part(opened, taken.another_log, is_whole=plan.is_whole)
     return plan.model_copy(update={"another_log": taken.another_log, "reading": taken.reading})
 
@@ -277,10 +277,10 @@ def _taken(
     before: ReadBefore | None,
     *,
     accepts_another: bool,
-    is_cut: bool,
+    asked: Mapping[int, int] | None,
 ) -> Taken:
     """`take`, with what was final before the first record that is still there; of another log nothing is gone."""
-    taken = take(spark, pipeline, opened, seen, records, before, accepts_another=accepts_another, is_cut=is_cut)
+    taken = take(spark, pipeline, opened, seen, records, before, accepts_another=accepts_another, asked=asked)
     if before is None:
         return taken
     return replace(taken, reading=with_final(spark, Tables.of(pipeline), pipeline, before, taken.reading))
