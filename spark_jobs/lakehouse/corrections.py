@@ -32,7 +32,7 @@ from spark_jobs.errors import CatalogError, RunStateError
 from spark_jobs.lakehouse.commits import is_conflict
 from spark_jobs.lakehouse.delivery import DeliveryEvent, DeliveryKind, DeliveryStatus, next_delivery_status
 from spark_jobs.lakehouse.published_state import set_properties
-from spark_jobs.lakehouse.tables import AS_OF, aligned, ensure_table, guarded
+from spark_jobs.lakehouse.tables import AS_OF, aligned, ensure_table, guarded, literal
 from spark_jobs.spark.gateway import loaded_iceberg_table
 from spark_jobs.spark.snapshots import rows_at
 
@@ -193,8 +193,12 @@ class CorrectionTable:
         }
         whole = rows.withColumns({name: _literal(value) for name, value in facts.items()})
         pending = (F.col(DESTINATION) == destination) & (F.col(STATUS) == DeliveryStatus.PREPARED.value)
+        writer = aligned(self._spark, self.table, whole).writeTo(self.table)
+        if head is not None:
+            writer = writer.option("isolation-level", "serializable")
+            writer = writer.option("validate-from-snapshot-id", str(head))
         try:
-            self._overwrite(whole, pending, head)
+            guarded("cannot write", self.table, lambda: writer.overwrite(pending))
         except CatalogError as problem:
             if not isinstance(problem.__cause__, Exception) or not is_conflict(problem.__cause__):
                 raise
@@ -225,26 +229,22 @@ class CorrectionTable:
         return set_properties(self._spark, table, {WORKER: json.dumps(said)})
 
     def finish(self, delivery: Delivery, at: datetime) -> None:
-        """Say that the destination has all rows of a delivery."""
+        """Say that the destination has all rows of a delivery.
+
+        By row: a condition on whole files fails where `maintain` has put other deliveries, of smaller and larger ids,
+        into one file.
+        """
         status = next_delivery_status(delivery.id, delivery.status, DeliveryEvent.FINISH)
-        head = self.head()
-        rows = self.rows(head).where(F.col(DELIVERY) == delivery.id)
-        done = rows.withColumns({STATUS: F.lit(status.value), "delivered_at": _literal(at)})
-        self._overwrite(done, F.col(DELIVERY) == delivery.id, None)
-
-    def _overwrite(self, rows: DataFrame, replaced: Column, head: int | None) -> None:
-        def overwrite() -> None:
-            writer = aligned(self._spark, self.table, rows).writeTo(self.table)
-            if head is not None:
-                writer = writer.option("isolation-level", "serializable")
-                writer = writer.option("validate-from-snapshot-id", str(head))
-            writer.overwrite(replaced)
-
-        guarded("cannot write", self.table, overwrite)
+        statement = (
+            f"UPDATE {self.table} SET {STATUS} = {literal(status.value)}, "
+            f"delivered_at = timestamp_micros({round(at.timestamp() * 1_000_000)}) "
+            f"WHERE {DELIVERY} = {literal(delivery.id)}"
+        )
+        guarded("cannot write", self.table, lambda: self._spark.sql(statement))
 
 
 def is_delivering(spark: SparkSession, table: str) -> bool:
-    """Whether a delivery is prepared. Its rows must keep the file that they are in: finishing it replaces that."""
+    """Whether a delivery is prepared: its rows must keep files of their own, since `prepare` replaces whole files."""
     if not spark.catalog.tableExists(table):
         return False
     return not spark.table(table).where(F.col(STATUS) == DeliveryStatus.PREPARED.value).isEmpty()
