@@ -9,20 +9,27 @@ import json
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.table import Table
 from rich.text import Text
 
 from spark_jobs.cli.app import app
-from spark_jobs.cli.options import JsonOption, PipelineArgument, console, errors, load, session
-
-if TYPE_CHECKING:
-    from spark_jobs.comparison.live_check import LiveCheck
-from rich.table import Table
-
-from spark_jobs.cli.options import known_pipelines, starting
+from spark_jobs.cli.options import (
+    JsonOption,
+    PipelineArgument,
+    console,
+    errors,
+    known_pipelines,
+    load,
+    session,
+    starting,
+)
+from spark_jobs.errors import DefinitionError
 from spark_jobs.formatting import moment
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from spark_jobs.comparison.live_check import LiveCheck
 
 live_app = typer.Typer(help="What the live job emitted: whether the section `live:` fits it.", no_args_is_help=True)
 app.add_typer(live_app, name="live")
@@ -85,13 +92,22 @@ def marks(
         str | None,
         typer.Option(help="Whose brokers know the consumer group.", autocompletion=starting(known_pipelines)),
     ] = None,
+    restart: Annotated[
+        bool,
+        typer.Option(
+            "--restart",
+            help="Also say the restart of a job that went on from there, as the definition of --pipeline has it. "
+            "Reads the history's positions.",
+        ),
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Show how far a live job had read: the next offset of each partition, by its own checkpoint or committed offsets.
 
-    `--as-of` of `run` and `plan` takes the same PATH or GROUP, and cuts the history there. A checkpoint or savepoint of
-    Flink is a folder of this machine; one of Structured Streaming can have an address of an object store or HDFS.
+    `--as-of` of `run` and `plan` takes the same PATH or GROUP, and cuts the history there. A checkpoint or savepoint is
+    a folder of this machine, or has an address of an object store or HDFS that Spark knows: `s3a://lake/savepoint-1`.
     """
+    from spark_jobs.cutover.restart import restart_from
     from spark_jobs.marks.read import read_mark, topic_of
 
     loaded = load(pipeline) if pipeline else None
@@ -99,9 +115,12 @@ def marks(
     def started() -> SparkSession:
         return session(loaded, "marks", short=True)
 
+    if restart and loaded is None:
+        raise DefinitionError("--restart needs the history that the job reads", hint="Add --pipeline.")
     found = read_mark(started, where, lambda: None if loaded is None else topic_of(started(), loaded))
+    again = restart_from(started(), loaded, found) if restart and loaded is not None else None
     if as_json:
-        print(json.dumps(found.to_dict(), indent=2))
+        print(json.dumps(found.to_dict() | ({} if again is None else {"restart": again.to_dict()}), indent=2))
         return
     number = "" if found.number is None else f" {found.number}"
     of_file = " (of its file)" if found.at_is_of_file else ""
@@ -113,5 +132,7 @@ def marks(
             table.add_row(Text(topic), str(partition), str(offset))
     if found.offsets:
         console.print(table, soft_wrap=False)
-    for note in found.notes:
+    if again is not None:
+        console.print(Text(f"restart: {again.definition}"))
+    for note in (*found.notes, *filter(None, [again and again.note])):
         console.print(Text(f"note: {note}"))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import ClassVar
 
 from spark_jobs.definition import Pipeline
+from spark_jobs.definition.instants import format_instant
 from spark_jobs.definition.live import Live
 from spark_jobs.engines.live_engine import Holding, LiveEngine, subtasks_of
 from spark_jobs.eventtime.durations import format_duration
@@ -20,6 +21,9 @@ class Flink(LiveEngine):
     """A Flink job."""
 
     shows_lags: ClassVar[bool] = True
+
+    def restart_in_definition(self, ends: Mapping[int, int], first: int) -> str:
+        return f"live: {{restarts: [{format_instant(first)}]}}"
 
     def watermark_in_words(self, pipeline: Pipeline, strategy: WatermarkStrategy) -> str:
         return way_of(strategy)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import ClassVar
 
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.deployments import restarts_of
@@ -15,6 +16,12 @@ from spark_jobs.replay.kafka_streams.rules import application_of
 
 class KafkaStreams(LiveEngine):
     """A Kafka Streams application."""
+
+    restarts_by_offset: ClassVar[bool] = True
+
+    def restart_in_definition(self, ends: Mapping[int, int], first: int) -> str:
+        offsets = ", ".join(f"{partition}: {offset}" for partition, offset in sorted(ends.items()))
+        return f"watermark: {{restarts: [{{offsets: {{{offsets}}}}}]}}"
 
     def watermark_in_words(self, pipeline: Pipeline, strategy: WatermarkStrategy) -> str:
         by_task = application_of(pipeline).needs_tasks

@@ -70,6 +70,16 @@ class LiveEngine:
     reads_backlog_at_once: ClassVar[bool] = False
     """Whether a new job reads all that is there before anything is late."""
 
+    restarts_by_offset: ClassVar[bool] = False
+    """Whether a definition says a restart by the first offset of each partition that was read after it."""
+
+    def restart_in_definition(self, ends: Mapping[int, int], first: int) -> str | None:
+        """The line of a definition for a restart: what the job had read by then, and the first arrival behind that.
+
+        None: the engine's own record says when the job was restarted.
+        """
+        return None
+
     def doubts_of_cutover(self, pipeline: Pipeline, strategy: WatermarkStrategy) -> list[str]:
         """What a new job that begins in the log can decide otherwise than the replay, and for how long."""
         return []

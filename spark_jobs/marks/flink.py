@@ -13,14 +13,14 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from py4j.protocol import Py4JError, Py4JJavaError
+from py4j.protocol import Py4JJavaError
 
 from spark_jobs.errors import SourceError
+from spark_jobs.marks.folder import CheckpointFolder
 from spark_jobs.marks.mark import Mark, MarkKind
 from spark_jobs.spark.own_jvm import own_jvm
 
@@ -48,25 +48,18 @@ class _Foreign(ValueError):
     """Bytes that no Kafka source wrote."""
 
 
-def is_flink(folder: Path) -> bool:
-    """Whether the folder, or its parent for a `_metadata` itself, is a checkpoint of Flink."""
-    return folder.name == METADATA or (folder / METADATA).is_file()
-
-
-def read_flink(path: Path) -> Mark:
-    """The mark of a checkpoint's or savepoint's folder, or of its `_metadata`.
+def read_flink(folder: CheckpointFolder) -> Mark:
+    """The mark of a checkpoint's or savepoint's folder.
 
     Raises SourceError where the files are damaged, of another program or of a newer Flink, or where state files are
     missing; EnvironmentSetupError where Flink's jars or Java are.
     """
-    file = path if path.name == METADATA else path / METADATA
-    try:
-        written = file.stat().st_mtime_ns // 1_000_000
-    except OSError as problem:
-        raise SourceError(f"cannot be read: {problem.strerror}", str(file), "Check the file and its rights.") from None
+    written, content = folder.written(METADATA), folder.read(METADATA)
+    if written is None or content is None:
+        raise SourceError("there is no such file", folder.address(METADATA), "Name the folder of a checkpoint.")
     with flink_jvm() as jvm:
-        metadata = _loaded(jvm, file)
-        elements = [one for state in _operator_states(jvm, metadata) for one in _elements(state, file)]
+        metadata = _loaded(jvm, content, folder)
+        elements = [one for state in _operator_states(jvm, metadata) for one in _elements(state, folder)]
         number = int(metadata.getCheckpointId())
         properties = metadata.getCheckpointProperties()
         is_savepoint = properties is not None and bool(properties.isSavepoint())
@@ -76,7 +69,7 @@ def read_flink(path: Path) -> Mark:
     for one in splits:
         if one.offset >= 0:
             offsets.setdefault(one.topic, {})[one.partition] = one.offset
-    return Mark(kind, str(file.parent), number, written, True, offsets, tuple(_notes(splits, foreign)))
+    return Mark(kind, folder.address("").rstrip("/"), number, written, True, offsets, tuple(_notes(splits, foreign)))
 
 
 def _notes(splits: list[_Split], foreign: int) -> Iterator[str]:
@@ -114,24 +107,20 @@ def split_of(element: bytes) -> _Split:
     return _Split(topic, partition, offset)
 
 
-def _loaded(jvm: Any, file: Path) -> Any:
+def _loaded(jvm: Any, content: bytes, folder: CheckpointFolder) -> Any:
     """Flink's `CheckpointMetadata`."""
-    java = jvm.java.io
-    stream = java.DataInputStream(java.BufferedInputStream(java.FileInputStream(str(file.absolute()))))
+    stream = jvm.java.io.DataInputStream(jvm.java.io.ByteArrayInputStream(content))
     loader = jvm.java.lang.ClassLoader.getSystemClassLoader()
     try:
         return jvm.org.apache.flink.runtime.checkpoint.Checkpoints.loadCheckpointMetadata(
-            stream, loader, str(file.parent.absolute())
+            stream, loader, folder.address("")
         )
     except Py4JJavaError as problem:
         raise SourceError(
             f"it is no metadata of a Flink checkpoint, is damaged, or a newer Flink wrote it: {_reason(problem)}",
-            str(file),
+            folder.address(METADATA),
             f"Rewindow reads what Flink up to {RUNTIME_PACKAGE.rpartition(':')[2]} writes.",
         ) from None
-    finally:
-        with suppress(Py4JError):
-            stream.close()
 
 
 def _operator_states(jvm: Any, metadata: Any) -> Iterator[Any]:
@@ -144,9 +133,9 @@ def _operator_states(jvm: Any, metadata: Any) -> Iterator[Any]:
                     yield handle
 
 
-def _elements(handle: Any, file: Path) -> list[bytes]:
+def _elements(handle: Any, folder: CheckpointFolder) -> list[bytes]:
     starts = list(handle.getStateNameToPartitionOffsets().get(READER_STATE).getOffsets())
-    content = _content(handle, file)
+    content = _content(handle, folder)
     found = []
     for start in starts:
         try:
@@ -155,27 +144,26 @@ def _elements(handle: Any, file: Path) -> list[bytes]:
             length = -1
         if length < 0 or start + 4 + length > len(content):
             raise SourceError(
-                "the state of a source is cut off, or compressed", str(file),
+                "the state of a source is cut off, or compressed", folder.address(METADATA),
                 "Take another checkpoint or savepoint, without execution.checkpointing.snapshot-compression.",
             )  # fmt: skip
         found.append(content[start + 4 : start + 4 + length])
     return found
 
 
-def _content(handle: Any, file: Path) -> bytes:
+def _content(handle: Any, folder: CheckpointFolder) -> bytes:
     """What a handle points at: it is in `_metadata` itself, or in a file, which may have moved together with that."""
     within = handle.asBytesIfInMemory()
     if within.isPresent():
         return bytes(within.get())
     place = handle.maybeGetPath()
-    name = str(place.get().getName()) if place.isPresent() else ""
-    own = Path(str(place.get().getPath())) if place.isPresent() else None
-    for candidate in (file.parent / name, own):
-        if name and candidate is not None and candidate.is_file():
-            return candidate.read_bytes()
+    name, own = (str(place.get().getName()), str(place.get().getPath())) if place.isPresent() else ("", "")
+    for path in filter(None, (name, own)):
+        if (content := folder.read(path)) is not None:
+            return content
     raise SourceError(
         f"the state file {name or 'of a source'} is missing",
-        str(file),
+        folder.address(METADATA),
         "Copy the whole folder of the checkpoint; of a checkpoint that shares files take a savepoint.",
     )
 

@@ -11,13 +11,14 @@ from spark_jobs.definition import Pipeline
 from spark_jobs.definition.kafka import TopicAccess
 from spark_jobs.definition.union import of_union
 from spark_jobs.errors import DefinitionError, SourceError
-from spark_jobs.marks.flink import is_flink, read_flink
+from spark_jobs.marks.flink import METADATA, read_flink
+from spark_jobs.marks.folder import LocalFolder, RemoteFolder
 from spark_jobs.marks.mark import Mark
 from spark_jobs.marks.others import read_group, read_query
 from spark_jobs.sources import source_of
 
 Session = Callable[[], SparkSession]
-"""Starts Spark, which a Flink checkpoint does not need."""
+"""Starts Spark, which a Flink checkpoint on this machine does not need."""
 
 
 def read_mark(session: Session, where: str, topic: Callable[[], TopicAccess | None]) -> Mark:
@@ -30,17 +31,20 @@ def read_mark(session: Session, where: str, topic: Callable[[], TopicAccess | No
     """
     path = Path(where.removeprefix("file://"))
     if path.exists():
-        if is_flink(path):
-            return read_flink(path)
+        local = LocalFolder(path.parent if path.name == METADATA else path)
+        if local.written(METADATA) is not None:
+            return read_flink(local)
         if path.is_dir():
             return read_query(session(), where)
         raise SourceError("it is no checkpoint", where, "Name the folder of a checkpoint or savepoint.")
     if "://" in where:
+        remote = RemoteFolder(session(), where.removesuffix(f"/{METADATA}"))
+        if remote.written(METADATA) is not None:
+            return read_flink(remote)
         try:
             return read_query(session(), where)
         except SourceError as problem:
-            hint = f"{problem.hint} Flink's checkpoints are read from a folder of this machine: copy it here."
-            raise SourceError(problem.what, problem.where, hint) from problem
+            raise SourceError(problem.what, problem.where, f"{problem.hint} Flink's has `{METADATA}`.") from problem
     if "/" in where:
         raise SourceError("there is no such folder", where, "Name the folder of a checkpoint, or a consumer group.")
     access = topic()
@@ -64,9 +68,17 @@ def ends_of_mark(session: Session, pipeline: Pipeline, where: str) -> dict[int, 
     Raises as `read_mark`, and DefinitionError where the mark is of a job that reads other topics, or lacks a partition.
     """
     mark = read_mark(session, where, lambda: topic_of(session(), pipeline))
+    return ends_in(session(), pipeline, mark)
+
+
+def ends_in(spark: SparkSession, pipeline: Pipeline, mark: Mark) -> dict[int, int]:
+    """The end offsets (exclusive) that a mark gives a pipeline's history, by partition.
+
+    Raises DefinitionError where the mark is of a job that reads other topics.
+    """
     ends: dict[int, int] = {}
     for number, one in enumerate(pipeline.inputs or (pipeline,)):
-        topic = source_of(session(), one).topic()
+        topic = source_of(spark, one).topic()
         if topic is None:
             raise DefinitionError(
                 "the history is no topic, so the offsets of a mark say nothing of it", one.name,

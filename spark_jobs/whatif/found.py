@@ -45,8 +45,9 @@ class Measured(BaseModel):
     Attributes:
         dropped: Records that no window took, or that a window they belong to dropped.
         late: Pairs of record and window that came late, and made the window fire again.
-        first, last: When windows had their first value, and their last one; None: nobody can say, see `unsaid`.
-        state: The most windows (of a key) that were held at once, between a window's first record and its cleanup.
+        first, last: When windows had their first value, and their last one; None: none was closed.
+        state: The most windows (of a key) that were held at once, between a window's first record and its cleanup. A
+            session counts once, also before a record has joined its parts.
         against: None: nothing is published.
     """
 
@@ -58,9 +59,8 @@ class Measured(BaseModel):
     late: int
     first: Delay | None
     last: Delay | None
-    state: int | None
+    state: int
     against: Against | None
-    unsaid: tuple[str, ...] = ()
 
 
 class WhatIf(BaseModel):

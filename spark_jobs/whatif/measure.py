@@ -100,9 +100,8 @@ def _measured(spark: SparkSession, own: Pipeline, variant: Variant, plan: Plan, 
             late=counted[LATE],
             first=_delay(counted["first"]),
             last=_delay(counted["last"]),
-            state=None if spec.has_sessions else _state(windows, spec),
+            state=_state(windows, spec),
             against=_against(spark, own, windows, spec),
-            unsaid=("how many sessions are held at once",) if spec.has_sessions else (),
         )
 
 

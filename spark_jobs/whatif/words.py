@@ -10,9 +10,8 @@ COLUMNS = ("Definition", "Dropped", "Late", "First value", "Last value", "State"
 
 def in_words(one: Measured) -> tuple[str, ...]:
     """The cells of a definition's row, in the order of `COLUMNS`."""
-    state = "not counted" if one.state is None else f"{one.state:,}"
     delays = (_delay(one.first), _delay(one.last))
-    return (plain(one.name, 200), f"{one.dropped:,}", f"{one.late:,}", *delays, state, _against(one))
+    return (plain(one.name, 200), f"{one.dropped:,}", f"{one.late:,}", *delays, f"{one.state:,}", _against(one))
 
 
 def _delay(delay: Delay | None) -> str:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+import yaml
 from pyspark.sql import SparkSession
 
 from spark_jobs.cli.options import requested_of
+from spark_jobs.cutover.restart import Restart, restart_from
 from spark_jobs.definition import Pipeline
 from spark_jobs.definition.position import is_mark
 from spark_jobs.demo.kafka_broker import APPEND_TIME, KafkaBroker
-from spark_jobs.errors import DefinitionError, SourceError
+from spark_jobs.errors import DefinitionError, HistoryError, SourceError
 from spark_jobs.marks.mark import Mark, MarkKind
 from spark_jobs.marks.read import ends_of_mark, read_mark, topic_of
 from spark_jobs.orchestration.form import read_form
@@ -49,6 +52,14 @@ def test_a_group_and_a_query_say_where_a_run_ends(spark: SparkSession, kafka: Ka
     assert requested_of(pipeline, as_of="orders-job").as_of == {0: 1, 1: 2}
     assert requested_of(pipeline, as_of=str(live.checkpoint)).as_of == {0: 2, 1: 1}
 
+    started = restart_from(spark, streams(kafka.servers), group)
+    assert started == Restart("watermark: {restarts: [{offsets: {0: 1, 1: 2}}]}", 0)
+    assert streams(kafka.servers, yaml.safe_load(started.definition)["watermark"])
+    with pytest.raises(DefinitionError, match="of engine `spark` no definition says restarts"):
+        restart_from(spark, pipeline, group)
+    with pytest.raises(HistoryError, match="no record has come since the mark"):
+        restart_from(spark, pipeline, replace(group, offsets={TOPIC: {0: 100, 1: 100}}))
+
     with pytest.raises(SourceError, match="the consumer group nobody does not exist"):
         marked("nobody")
     with pytest.raises(SourceError, match="there is no checkpoint of a Structured Streaming query"):
@@ -58,6 +69,24 @@ def test_a_group_and_a_query_say_where_a_run_ends(spark: SparkSession, kafka: Ka
     other = pipeline.model_copy(update={"history": pipeline.history.model_copy(update={"topic": "another"})})
     with pytest.raises(DefinitionError, match="the mark has no offsets of the topic another: it has those of marked"):
         ends_of_mark(lambda: spark, other, "orders-job")
+
+
+def streams(servers: str, watermark: dict | None = None) -> Pipeline:
+    return Pipeline.model_validate(
+        {
+            "name": "marked_streams",
+            "engine": "kafka_streams",
+            "history": {"kind": "kafka", "servers": servers, "topic": TOPIC},
+            "value": {"format": "json", "schema": SCHEMA},
+            "keys": {"k": "k"},
+            "event_time": {"expression": "ts", "unit": "ms"},
+            "allowed_lateness": 0,
+            "watermark": {"grace": "10 s", **(watermark or {})},
+            "window": {"type": "tumbling", "size": "1 min"},
+            "emission": "on_close",
+            "aggregates": {"n": "count(*)"},
+        }
+    )
 
 
 def test_the_form_takes_a_mark_and_the_plan_has_its_offsets(

@@ -70,6 +70,19 @@ class ToFile(BaseNotifier):
             file.write(self.text + "\\n")
 """
 
+FOLLOWER = """
+from airflow.sdk import DAG, Asset, PartitionedAssetTimetable, task
+
+changed = PartitionedAssetTimetable(assets=Asset("rewindow.airflow.reviewed__periods"))
+with DAG("follow__reviewed", schedule=changed, catchup=False, is_paused_upon_creation=False):
+
+    @task
+    def refresh(dag_run=None):
+        print("refresh", dag_run.partition_key)
+
+    refresh()
+"""
+
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory, rewindow_home: Path) -> Path:
@@ -78,6 +91,9 @@ def project(tmp_path_factory: pytest.TempPathFactory, rewindow_home: Path) -> Pa
     (root / "expectations/closed.json").write_text(json.dumps(CLOSED))
     (root / "plugins").mkdir()
     (root / "plugins/to_file.py").write_text(NOTIFIER)
+    (root / "dags/follower.py").write_text(FOLLOWER)
+    reviewed = root / "dags/pipelines/reviewed.yaml"
+    reviewed.write_text(reviewed.read_text().replace("size: 1 h", "size: 2 h"))  # a period is a day
     return root
 
 
@@ -364,6 +380,13 @@ def test_a_person_approves_a_restatement(airflow: Airflow, project: Path, spark:
     published = {row[1] for row in rows(spark, "reviewed")}
     assert published
     assert max(published).replace(tzinfo=UTC) < START + timedelta(days=1)
+
+    def followed() -> dict[str, str]:
+        found = airflow.get("/dags/follow__reviewed/dagRuns?limit=50")["dag_runs"]
+        return {run["partition_key"]: run["state"] for run in found}
+
+    days = {f"{start:%Y-%m-%dT00:00:00}" for start in published}
+    assert becomes_true(lambda: followed() == dict.fromkeys(days, "success"), within=PATIENCE, every=1), followed()
 
 
 @pytest.mark.long

@@ -44,16 +44,16 @@ def _published_by(spark, variant: Pipeline, namespace: str) -> list[dict]:
 
 def _most_held(records: list[dict], windows: list[dict], bound: int, lateness: int) -> int:
     """The most windows held at once, record by record: from the first record to the watermark behind the lateness."""
-    ends = {(w["k"], w["window_start"]): w["window_end"] for w in windows if w["state"] == "closed"}
+    closed = [(w["k"], w["window_start"], w["window_end"]) for w in windows if w["state"] == "closed"]
     last, held, most = {0: -1, 1: -1}, set(), 0
     for r in sorted(records, key=lambda r: (r["a"], r["p"], r["o"])):
-        start = r["t"] // 60_000 * 60_000
-        if (r["k"], start) in ends and min(last.values()) - bound - 1 < start + 60_000 - 1 + lateness:
-            held.add((r["k"], start))
+        mark = min(last.values()) - bound - 1
+        own = [one for one in closed if one[0] == r["k"] and one[1] <= r["t"] < one[2]]
+        held |= {one for one in own if mark < one[2] - 1 + lateness}
         most = max(most, len(held))
         last[r["p"]] = max(last[r["p"]], r["t"])
         mark = min(last.values()) - bound - 1
-        held = {one for one in held if mark < ends[one] - 1 + lateness}
+        held = {one for one in held if mark < one[2] - 1 + lateness}
     return most
 
 
@@ -99,6 +99,21 @@ def _assert_measured(
     assert len(against.samples) == min(5, len(differ) + against.only_here + against.only_published)
     most = _most_held(records, windows, pipeline.watermark.bound, pipeline.allowed_lateness)
     assert most <= one.state <= most + 3, (one.name, most, one.state)
+
+
+def test_the_state_of_sessions_is_counted(spark, tmp_path) -> None:
+    path = tmp_path / "visits.yaml"
+    gap = "window: {type: session, gap: 5 s}"
+    path.write_text(definition_text("visits", tmp_path / "data", namespace="what_if_tests", window=gap))
+    defined, records = load_pipeline(path), log_of(11, count=300)
+    write(tmp_path / "data", records)
+    for number, (variant, one) in enumerate(
+        zip(found := variants_of(defined, SETS), measure(spark, found, NoProgress()).definitions, strict=True)
+    ):
+        windows = _published_by(spark, variant.pipeline, f"what_if_sessions_{number}")
+        bound, lateness = variant.pipeline.watermark.bound, variant.pipeline.allowed_lateness
+        most = _most_held(records, windows, bound, lateness)
+        assert 1 < most <= one.state <= most + 3, (one.name, most, one.state)
 
 
 def test_a_change_that_no_order_of_additions_makes_is_a_difference(spark, tmp_path) -> None:

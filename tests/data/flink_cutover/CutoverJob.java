@@ -14,6 +14,7 @@ import org.apache.flink.api.common.typeinfo.Types;
 import org.apache.flink.api.java.tuple.Tuple3;
 import org.apache.flink.configuration.Configuration;
 import org.apache.flink.configuration.RestartStrategyOptions;
+import org.apache.flink.configuration.StateRecoveryOptions;
 import org.apache.flink.connector.kafka.source.KafkaSource;
 import org.apache.flink.connector.kafka.source.enumerator.initializer.OffsetsInitializer;
 import org.apache.flink.core.execution.JobClient;
@@ -29,7 +30,8 @@ import org.apache.kafka.common.TopicPartition;
 /**
  * Counts and sums by key in windows of a minute, 10 s behind the latest event time of each partition, until it has read
  * so many records; then stops with a savepoint, whose path it prints. Arguments: servers, topic, offsets (0=3,1=3;
- * empty: the earliest), records, first window that the sink takes (epoch ms), file of the rows, folder of savepoints.
+ * empty: the earliest), records, first window that the sink takes (epoch ms), file of the rows, folder of savepoints,
+ * savepoint to go on from (optional).
  */
 public class CutoverJob {
   static final Pattern RECORD = Pattern.compile("\\{\"k\": \"(\\w+)\", \"ts\": (\\d+), \"v\": (\\d+)\\}");
@@ -80,6 +82,7 @@ public class CutoverJob {
     String topic = arguments[1];
     Configuration settings = new Configuration();
     settings.set(RestartStrategyOptions.RESTART_STRATEGY, "disable");
+    if (arguments.length > 7) settings.set(StateRecoveryOptions.SAVEPOINT_PATH, arguments[7]);
     StreamExecutionEnvironment environment = StreamExecutionEnvironment.getExecutionEnvironment(settings);
     environment.setParallelism(1);
     KafkaSource<String> source = KafkaSource.<String>builder()
