@@ -57,10 +57,9 @@ def restart_from(spark: SparkSession, pipeline: Pipeline, mark: Mark) -> Restart
     (first,) = records.where(came_since(ends)).agg(F.min(ARRIVAL)).collect()[0]
     if first is None:
         raise HistoryError("no record has come since the mark", mark.where, "Wait until the job has read one.")
-    engine = live_engine(pipeline)
-    if (definition := engine.restart_in_definition(ends, first)) is None:
-        raise DefinitionError(
-            f"of engine `{pipeline.engine}` no definition says restarts", mark.where, "Its checkpoint has them."
-        )
-    misplaced = 0 if engine.restarts_by_offset else records.where(~came_since(ends) & (F.col(ARRIVAL) >= first)).count()
+    live = live_engine(pipeline)
+    definition = live.restart_in_definition(ends, first)
+    if definition is None:
+        raise DefinitionError("the job records its restarts itself", mark.where, "Its definition says none.")
+    misplaced = 0 if live.restarts_by_offset else records.where(~came_since(ends) & (F.col(ARRIVAL) >= first)).count()
     return Restart(definition, misplaced)

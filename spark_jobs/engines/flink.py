@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import ClassVar
 
 from spark_jobs.definition import Pipeline
+from spark_jobs.definition.deployments import restarts_of
 from spark_jobs.definition.instants import format_instant
 from spark_jobs.definition.live import Live
 from spark_jobs.engines.live_engine import Holding, LiveEngine, subtasks_of
@@ -42,6 +43,12 @@ class Flink(LiveEngine):
             waits = "it holds the watermark"
             waits += "" if pipeline.watermark.idleness is None else " until idle"
             said.append(f"partition {', '.join(map(str, empty))} is registered and has no record: {waits}")
+        if restarts_of(pipeline):
+            said.append(
+                "live.restarts: a record of a window that the job had closed before a restart was taken, until the new "
+                "watermark had passed that window again, and the window was emitted anew with such records alone; the "
+                "replay drops these records"
+            )
         return said
 
     def holding(self, pipeline: Pipeline, partitions: Sequence[int]) -> list[Holding]:

@@ -38,6 +38,8 @@ from spark_jobs.spark.snapshots import rows_at
 
 WORKER = "rewindow.delivering"
 """The property of the table that says which process delivers, and when it said so last: no row changes for that."""
+_UPDATES, _WHOLE_FILES = "write.update.mode", "copy-on-write"
+"""An update writes a file anew: in one whose rows are marked as deleted `prepare` would find a prepared delivery."""
 DELIVERY, NUMBER, KIND, STATUS, DESTINATION = "delivery", "number", "kind", "status", "destination"
 EXISTED = "existed"
 CORRECTION_FACTS = t.StructType(
@@ -123,7 +125,13 @@ class CorrectionTable:
         for value in values:
             fields += [t.StructField(old_name(value), kinds[value]), t.StructField(new_name(value), kinds[value])]
         whole = t.StructType([*fields, *CORRECTION_FACTS])
-        guarded("cannot make", self.table, lambda: ensure_table(self._spark, self.table, whole))
+
+        def made() -> None:
+            ensure_table(self._spark, self.table, whole)
+            if loaded_iceberg_table(self._spark, self.table).properties().get(_UPDATES) != _WHOLE_FILES:
+                self._spark.sql(f"ALTER TABLE {self.table} SET TBLPROPERTIES ('{_UPDATES}' = '{_WHOLE_FILES}')")
+
+        guarded("cannot make", self.table, made)
 
     def head(self) -> int | None:
         """The table's snapshot now; None: it has none."""

@@ -219,9 +219,12 @@ def maintain_dag(dag_id: str, pipeline: Pipeline) -> DAG:
 
 
 def asset_of(pipeline: Pipeline) -> Asset:
-    """The published table, for DAGs that follow it."""
-    name = f"{CATALOG}.{pipeline.output.namespace}.{pipeline.output.table}"
-    return Asset(name=name, uri=f"rewindow://{pipeline.output.namespace}/{pipeline.output.table}")
+    """The published table, for DAGs that follow it.
+
+    Its URI is its name, as in `Asset("rewindow...")`. Of two assets with one name Airflow takes one for inactive, and
+    fails the tasks that name it.
+    """
+    return Asset(f"{CATALOG}.{pipeline.output.namespace}.{pipeline.output.table}")
 
 
 def asset_of_periods(pipeline: Pipeline) -> Asset:
@@ -229,14 +232,12 @@ def asset_of_periods(pipeline: Pipeline) -> Asset:
 
     It is an asset of its own: an event with a partition key starts no DAG that follows its asset without partitions.
     """
-    windows = asset_of(pipeline)
-    return Asset(name=f"{windows.name}{PERIODS}", uri=f"{windows.uri}{PERIODS}")
+    return Asset(f"{asset_of(pipeline).name}{PERIODS}")
 
 
 def asset_of_verdicts(pipeline: Pipeline) -> Asset:
     """The table of verdicts on the live job's windows, for DAGs that follow it."""
-    windows = asset_of(pipeline)
-    return Asset(name=f"{windows.name}__verdicts", uri=f"{windows.uri}__verdicts")
+    return Asset(f"{asset_of(pipeline).name}__verdicts")
 
 
 def _task(pipeline: Pipeline, stage: RunStage, before: Sequence[Any]) -> Any:

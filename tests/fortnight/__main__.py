@@ -24,7 +24,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fortnight", description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--nights", type=int, default=14, help="how many (default: 14)")
     parser.add_argument("--seed", type=int, default=0, help="which records and which faults")
-    parser.add_argument("--curves", type=Path, default=Path("fortnight.svg"), help="where the picture goes")
+    parser.add_argument("--curves", type=_picture, default=Path("fortnight.svg"), help="where the picture goes: *.svg")
     options = parser.parse_args()
     logging.getLogger("py4j").setLevel(logging.CRITICAL)  # of services that were killed
     with tempfile.TemporaryDirectory(prefix="fortnight-") as folder:
@@ -34,9 +34,16 @@ def main() -> int:
             spark = spark_session("fortnight", home=home, catalog=world.catalog, master="local[1]")
             result = live(world, spark, options.nights, options.seed, _say)
             spark.stop()
+    print("\n".join(result.faults) or f"all is right; curves: {options.curves}", flush=True)
     _draw(result.nights, options.curves)
-    print("\n".join(result.faults) or f"all is right; curves: {options.curves}")
     return bool(result.faults)
+
+
+def _picture(text: str) -> Path:
+    file = Path(text)
+    if file.suffix != ".svg" or not file.absolute().parent.is_dir():
+        raise argparse.ArgumentTypeError(f"{text} is no file *.svg in a folder that exists")
+    return file
 
 
 def _say(night: Night) -> None:

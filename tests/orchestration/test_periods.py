@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from airflow.sdk import Asset
 from airflow.sdk.execution_time.context import OutletEventAccessors
 
 from spark_jobs.definition import load_pipeline
 from spark_jobs.definition.output import Policy
 from spark_jobs.errors import DefinitionError
-from spark_jobs.orchestration.dags import asset_of, asset_of_periods, backfill_dag
+from spark_jobs.orchestration.dags import asset_of, asset_of_periods, asset_of_verdicts, backfill_dag
 from spark_jobs.orchestration.operators import refuse_other_approver, tell_periods
 from tests.runs.small_runs import definition_text
 
@@ -30,6 +31,13 @@ def test_the_asset_of_periods_gets_a_partition_for_each_and_the_tables_own_gets_
     tell_periods(outlets, {"outlet_events": events}, periods)
     assert events[outlets[1]].partition_keys == set(periods)
     assert events[outlets[0]].partition_keys == set()
+
+
+def test_an_asset_that_a_dag_names_is_the_one_that_is_told(defined) -> None:
+    """Of two assets with one name and other URIs Airflow takes one for inactive, and fails the tasks that name it."""
+    for own in (asset_of(defined), asset_of_periods(defined), asset_of_verdicts(defined)):
+        named = Asset(own.name)
+        assert (named.name, named.uri) == (own.name, own.uri)
 
 
 def test_only_the_approvers_of_the_definition_may_publish(defined) -> None:

@@ -104,6 +104,7 @@ def s3a_of(spark: SparkSession, host: str, port: int) -> Iterator[None]:
         "path.style.access": "true",
         "access.key": KEYS["AWS_ACCESS_KEY_ID"],
         "secret.key": KEYS["AWS_SECRET_ACCESS_KEY"],
+        "impl.disable.cache": "true",  # one of another server
     }
     for name, value in names.items():
         conf.set(f"fs.s3a.{name}", value)
