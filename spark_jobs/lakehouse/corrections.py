@@ -32,13 +32,13 @@ from spark_jobs.errors import CatalogError, RunStateError
 from spark_jobs.lakehouse.commits import is_conflict
 from spark_jobs.lakehouse.delivery import DeliveryEvent, DeliveryKind, DeliveryStatus, next_delivery_status
 from spark_jobs.lakehouse.published_state import set_properties
-from spark_jobs.lakehouse.tables import AS_OF, aligned, ensure_table, guarded, literal
+from spark_jobs.lakehouse.tables import AS_OF, FEW_FILES, aligned, ensure_table, guarded, literal
 from spark_jobs.spark.gateway import loaded_iceberg_table
 from spark_jobs.spark.snapshots import rows_at
 
 WORKER = "rewindow.delivering"
 """The property of the table that says which process delivers, and when it said so last: no row changes for that."""
-_UPDATES, _WHOLE_FILES = "write.update.mode", "copy-on-write"
+_OWN = FEW_FILES | {"write.update.mode": "copy-on-write"}
 """An update writes a file anew: in one whose rows are marked as deleted `prepare` would find a prepared delivery."""
 DELIVERY, NUMBER, KIND, STATUS, DESTINATION = "delivery", "number", "kind", "status", "destination"
 EXISTED = "existed"
@@ -125,13 +125,7 @@ class CorrectionTable:
         for value in values:
             fields += [t.StructField(old_name(value), kinds[value]), t.StructField(new_name(value), kinds[value])]
         whole = t.StructType([*fields, *CORRECTION_FACTS])
-
-        def made() -> None:
-            ensure_table(self._spark, self.table, whole)
-            if loaded_iceberg_table(self._spark, self.table).properties().get(_UPDATES) != _WHOLE_FILES:
-                self._spark.sql(f"ALTER TABLE {self.table} SET TBLPROPERTIES ('{_UPDATES}' = '{_WHOLE_FILES}')")
-
-        guarded("cannot make", self.table, made)
+        guarded("cannot make", self.table, lambda: ensure_table(self._spark, self.table, whole, _OWN))
 
     def head(self) -> int | None:
         """The table's snapshot now; None: it has none."""
@@ -201,12 +195,16 @@ class CorrectionTable:
         }
         whole = rows.withColumns({name: _literal(value) for name, value in facts.items()})
         pending = (F.col(DESTINATION) == destination) & (F.col(STATUS) == DeliveryStatus.PREPARED.value)
-        writer = aligned(self._spark, self.table, whole).writeTo(self.table)
-        if head is not None:
-            writer = writer.option("isolation-level", "serializable")
-            writer = writer.option("validate-from-snapshot-id", str(head))
+
+        def write() -> None:
+            writer = aligned(self._spark, self.table, whole).writeTo(self.table)
+            if head is not None:
+                writer = writer.option("isolation-level", "serializable")
+                writer = writer.option("validate-from-snapshot-id", str(head))
+            writer.overwrite(pending)
+
         try:
-            guarded("cannot write", self.table, lambda: writer.overwrite(pending))
+            guarded("cannot write", self.table, write)
         except CatalogError as problem:
             if not isinstance(problem.__cause__, Exception) or not is_conflict(problem.__cause__):
                 raise

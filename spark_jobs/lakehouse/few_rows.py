@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from spark_jobs.spark.gateway import JAVA_ERRORS, JavaObject, elements, is_instance_of, java_throwable, jvm
+from spark_jobs.spark.gateway import JAVA_ERRORS, JavaObject, all_bytes, elements, is_instance_of, java_throwable, jvm
 
 Rows = Sequence[Mapping[str, Any]]
 """Rows by column, as plain Python values. A time without a zone is local time, as Spark gives it."""
@@ -134,11 +134,7 @@ def _written(spark: SparkSession, table: JavaObject, rows: Rows) -> JavaObject:
 
 
 def _read(table: JavaObject, location: str) -> bytes:
-    stream = table.io().newInputFile(location).newStream()
-    try:
-        return bytes(stream.readAllBytes())
-    finally:
-        stream.close()
+    return all_bytes(table.io().newInputFile(location).newStream())
 
 
 def _field(number: int, name: str, kind: Any, *, required: bool) -> pa.Field:

@@ -59,18 +59,23 @@ FEW_FILES = {
 small commits leave a manifest each: from 8 on the next commit puts them into one."""
 _FEWEST_FILES = FEW_FILES | {"commit.manifest.min-count-to-merge": "2"}
 """`FEW_FILES` for tables of few rows: each commit puts all manifests into one."""
-_PROPERTIES = (
-    "'format-version'='2', 'write.parquet.compression-codec'='zstd', "
-    "'write.parquet.row-group-size-bytes'='8388608', 'write.parquet.dict-size-bytes'='262144', "
-    "'read.split.target-size'='33554432', "
-    "'write.distribution-mode'='none', "
-    "'write.delete.mode'='merge-on-read', 'write.update.mode'='merge-on-read', 'write.merge.mode'='merge-on-read', "
-    "'write.delete.isolation-level'='snapshot', 'write.update.isolation-level'='snapshot'"
-)
+_PROPERTIES = {
+    "format-version": "2",
+    "write.parquet.compression-codec": "zstd",
+    "write.parquet.row-group-size-bytes": "8388608",
+    "write.parquet.dict-size-bytes": "262144",
+    "read.split.target-size": "33554432",
+    "write.distribution-mode": "none",
+    "write.delete.mode": "merge-on-read",
+    "write.update.mode": "merge-on-read",
+    "write.merge.mode": "merge-on-read",
+    "write.delete.isolation-level": "snapshot",
+    "write.update.isolation-level": "snapshot",
+}
 """Row groups are small, so that a query for few windows reads little; splits too, so that a task's rows are sorted in
 memory. Dictionaries fit into a processor's cache: larger ones, of values that seldom repeat, take a fifth of a write's
 time and save no space."""
-_BY_RUN = "'write.metadata.metrics.column.run_id'='full'"
+_BY_RUN = {"write.metadata.metrics.column.run_id": "full"}
 """A file that holds one run's rows only is then known as such, and goes as a whole."""
 
 AS_OF = t.MapType(t.IntegerType(), t.LongType())
@@ -245,15 +250,15 @@ def held_as(kind: t.DataType) -> str:
     return _BELOW_INT.sub("int", kind.simpleString())
 
 
-def ensure_table(
-    spark: SparkSession, table: str, schema: t.StructType, few_files: Mapping[str, str] = FEW_FILES
-) -> None:
-    """Make the table, or add the columns that it lacks. Raises CatalogError where a column has another type."""
+def ensure_table(spark: SparkSession, table: str, schema: t.StructType, own: Mapping[str, str] = FEW_FILES) -> None:
+    """Make the table, or add the columns that it lacks. Raises CatalogError where a column has another type.
+
+    `own`: Iceberg's properties of a new table, beside those that all have or in their place.
+    """
     if not spark.catalog.tableExists(table):
         columns = ", ".join(f"`{f.name}` {held_as(f.dataType)}" for f in schema)
-        few = [f"'{name}'='{value}'" for name, value in few_files.items()]
-        layout = f"'{LAYOUT_PROPERTY}'='{LAYOUT}'"
-        properties = ", ".join((_PROPERTIES, layout, *few, *([_BY_RUN] if "run_id" in schema.names else [])))
+        chosen = {**_PROPERTIES, LAYOUT_PROPERTY: str(LAYOUT), **own, **(_BY_RUN if "run_id" in schema.names else {})}
+        properties = ", ".join(f"'{name}'='{value}'" for name, value in chosen.items())
         spark.sql(f"CREATE TABLE IF NOT EXISTS {table} ({columns}) USING iceberg TBLPROPERTIES ({properties})")
     refuse_other_layout(spark, table)
     known = {f.name: f.dataType for f in spark.table(table).schema}

@@ -48,15 +48,14 @@ class _Foreign(ValueError):
     """Bytes that no Kafka source wrote."""
 
 
-def read_flink(folder: CheckpointFolder) -> Mark:
-    """The mark of a checkpoint's or savepoint's folder.
+def read_flink(folder: CheckpointFolder) -> Mark | None:
+    """The mark of a checkpoint's or savepoint's folder; None: it is none of Flink's.
 
     Raises SourceError where the files are damaged, of another program or of a newer Flink, or where state files are
     missing; EnvironmentSetupError where Flink's jars or Java are.
     """
-    written, content = folder.written(METADATA), folder.read(METADATA)
-    if written is None or content is None:
-        raise SourceError("there is no such file", folder.address(METADATA), "Name the folder of a checkpoint.")
+    if (written := folder.written(METADATA)) is None or (content := folder.read(METADATA)) is None:
+        return None
     with flink_jvm() as jvm:
         metadata = _loaded(jvm, content, folder)
         elements = [one for state in _operator_states(jvm, metadata) for one in _elements(state, folder)]

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from pyspark.sql import SparkSession
 
 from spark_jobs.errors import SourceError
-from spark_jobs.spark.gateway import JAVA_ERRORS, JavaObject, hadoop_conf, hadoop_path
+from spark_jobs.spark.gateway import JAVA_ERRORS, JavaObject, all_bytes, hadoop_conf, hadoop_path
 from spark_jobs.spark.java import java_reason
 
 
@@ -77,13 +77,7 @@ class RemoteFolder:
     def read(self, path: str) -> bytes | None:
         try:
             system, file = self._at(path)
-            if not system.exists(file):
-                return None
-            stream = system.open(file)
-            try:
-                return bytes(stream.readAllBytes())
-            finally:
-                stream.close()
+            return all_bytes(system.open(file)) if system.exists(file) else None
         except JAVA_ERRORS as problem:
             raise _unreadable(self, path, java_reason(problem)) from problem
 

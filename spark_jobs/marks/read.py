@@ -32,15 +32,15 @@ def read_mark(session: Session, where: str, topic: Callable[[], TopicAccess | No
     path = Path(where.removeprefix("file://"))
     if path.exists():
         local = LocalFolder(path.parent if path.name == METADATA else path)
-        if local.written(METADATA) is not None:
-            return read_flink(local)
+        if (mark := read_flink(local)) is not None:
+            return mark
         if path.is_dir():
             return read_query(session(), where)
         raise SourceError("it is no checkpoint", where, "Name the folder of a checkpoint or savepoint.")
     if "://" in where:
         remote = RemoteFolder(session(), where.removesuffix(f"/{METADATA}"))
-        if remote.written(METADATA) is not None:
-            return read_flink(remote)
+        if (mark := read_flink(remote)) is not None:
+            return mark
         try:
             return read_query(session(), where)
         except SourceError as problem:

@@ -72,6 +72,14 @@ def hadoop_path(spark: SparkSession, path: str) -> JavaObject:
     return jvm(spark).org.apache.hadoop.fs.Path(path)
 
 
+def all_bytes(stream: JavaObject) -> bytes:
+    """What is left of a Java stream, which is closed then."""
+    try:
+        return bytes(stream.readAllBytes())
+    finally:
+        stream.close()
+
+
 def java_context(spark: SparkSession) -> JavaObject:
     """Scala's SparkContext, which knows the jobs and stages."""
     context: JavaObject = spark.sparkContext

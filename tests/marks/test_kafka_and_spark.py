@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -71,22 +72,24 @@ def test_a_group_and_a_query_say_where_a_run_ends(spark: SparkSession, kafka: Ka
         ends_of_mark(lambda: spark, other, "orders-job")
 
 
-def streams(servers: str, watermark: dict | None = None) -> Pipeline:
+def over_topic(name: str, servers: str, topic: str, **sections: Any) -> Pipeline:
     return Pipeline.model_validate(
         {
-            "name": "marked_streams",
-            "engine": "kafka_streams",
-            "history": {"kind": "kafka", "servers": servers, "topic": TOPIC},
+            "name": name,
+            "history": {"kind": "kafka", "servers": servers, "topic": topic},
             "value": {"format": "json", "schema": SCHEMA},
             "keys": {"k": "k"},
             "event_time": {"expression": "ts", "unit": "ms"},
-            "allowed_lateness": 0,
-            "watermark": {"grace": "10 s", **(watermark or {})},
             "window": {"type": "tumbling", "size": "1 min"},
-            "emission": "on_close",
             "aggregates": {"n": "count(*)"},
+            **sections,
         }
     )
+
+
+def streams(servers: str, watermark: dict[str, Any] | None = None) -> Pipeline:
+    own = {"engine": "kafka_streams", "allowed_lateness": 0, "emission": "on_close"}
+    return over_topic("marked_streams", servers, TOPIC, **own, watermark={"grace": "10 s", **(watermark or {})})
 
 
 def test_the_form_takes_a_mark_and_the_plan_has_its_offsets(
@@ -96,20 +99,9 @@ def test_the_form_takes_a_mark_and_the_plan_has_its_offsets(
     kafka.create_topic(topic, 2, APPEND_TIME)
     produce(spark, kafka.servers, topic, [one for step in STEPS[:2] for one in sent(step)])
     commit(spark, kafka.servers, "form-job", topic, {0: 1, 1: 2})
-    history = {"kind": "kafka", "servers": kafka.servers, "topic": topic}
-    pipeline = Pipeline.model_validate(
-        {
-            "name": "marked_by_form",
-            "history": history,
-            "value": {"format": "json", "schema": SCHEMA},
-            "keys": {"k": "k"},
-            "event_time": {"expression": "ts", "unit": "ms"},
-            "watermark": {"generator": "bounded_out_of_orderness", "bound": "10 s"},
-            "window": {"type": "tumbling", "size": "1 min"},
-            "aggregates": {"n": "count(*)"},
-            "output": {"namespace": "marked_by_form"},
-        }
-    )
+    watermark = {"generator": "bounded_out_of_orderness", "bound": "10 s"}
+    output = {"namespace": "marked_by_form"}
+    pipeline = over_topic("marked_by_form", kafka.servers, topic, watermark=watermark, output=output)
 
     def planned(mark: str, run_id: str) -> Plan:
         asked = read_form({"as_of": mark, "reason": "as the job", "dry_run": "plan"})
