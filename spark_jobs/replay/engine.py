@@ -72,7 +72,7 @@ class Replay:
         spec: What to compute.
         state: The timeline state of an earlier run (`Timeline.state`) to continue from.
         timeline_records: With `state`: the records that came after that run. Default: all of the history.
-        exact_positions: Whether to look up the position of every firing (for conformance tests).
+        exact_positions: Whether to look up the position of every firing of sessions, also of those that lost nothing.
         earlier: With `state`: the steps of that run's timeline. Only they know the closes that its watermark had
             passed; without them no such close may be looked up (see `needs_old_closes`).
         saved: The timeline itself, where another process has made it.
@@ -179,7 +179,7 @@ class Replay:
         return self._with(replace(self.spec, aggregates={**self.spec.aggregates, **more}))
 
     def _with(self, spec: ReplaySpec) -> Replay:
-        other = Replay(self.history, spec, is_placed=True)
+        other = Replay(self.history, spec, is_placed=True, exact_positions=self._exact_positions)
         other.timeline, other.set_aside = self.timeline, self.set_aside
         other.has_own_timeline = self.has_own_timeline
         other._given, other._not_placed = self._given, self._not_placed

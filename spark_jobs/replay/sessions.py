@@ -273,7 +273,7 @@ def replay_sessions(
 ) -> SessionReplay:
     """Sessions with a start in `span`. `timeline` must be exact for the first points of the `cells`.
 
-    `times`: the event times that occur. `exact_positions`: look up the position of every firing (for conformance).
+    `times`: the event times that occur. `exact_positions`: look up the position of every firing.
     """
     base = spec.rules.session_records(with_sessions_columns(records, spec), spec)
     flushes = spec.flush and timeline.flushes

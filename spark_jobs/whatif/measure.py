@@ -83,7 +83,7 @@ def _measured(spark: SparkSession, own: Pipeline, variant: Variant, plan: Plan, 
     history = History(good(records), plan.event_times, plan.processing_time_end)
     spec = spec_of_plan(spark, pipeline, plan, Mode.FAITHFUL, Panes.LAST)
     more = {_FIRST: f"min({ARRIVAL})", _LAST: f"max({ARRIVAL})", **rounding_bounds(history.records, spec.aggregates)}
-    with CachedFrames() as cache, Replay(history, spec) as replay:
+    with CachedFrames() as cache, Replay(history, spec, exact_positions=spec.has_sessions) as replay:
         windows = cache.keep(_windows(replay.with_aggregates(more), pipeline, plan))
         counted = windows.agg(
             F.count_if(F.col(ON_TIME) + F.col(LATE) > 0).alias("windows"),

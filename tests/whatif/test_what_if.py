@@ -57,6 +57,17 @@ def _most_held(records: list[dict], windows: list[dict], bound: int, lateness: i
     return most
 
 
+def _delays(records: list[dict], windows: list[dict], bound: int) -> list[int]:
+    """How long after its end the watermark passed each window, record by record; a late one may fire later."""
+    last, open_, found = {0: -1, 1: -1}, {w["window_end"] for w in windows if w["state"] == "closed"}, {}
+    for r in sorted(records, key=lambda r: (r["a"], r["p"], r["o"])):
+        last[r["p"]] = max(last[r["p"]], r["t"])
+        passed = {end for end in open_ if min(last.values()) - bound - 1 >= end - 1}
+        found |= {end: r["a"] - end for end in passed}
+        open_ -= passed
+    return sorted(found[w["window_end"]] for w in windows if w["state"] == "closed" and w["window_end"] in found)
+
+
 def test_each_definition_is_measured_as_a_run_of_it_would_be(spark, tmp_path) -> None:
     defined = _definition(tmp_path, "shops")
     records = [r | {"k": HOSTILE if r["k"] == "b" else r["k"]} for r in log_of(7, count=400)]
@@ -114,6 +125,9 @@ def test_the_state_of_sessions_is_counted(spark, tmp_path) -> None:
         bound, lateness = variant.pipeline.watermark.bound, variant.pipeline.allowed_lateness
         most = _most_held(records, windows, bound, lateness)
         assert 1 < most <= one.state <= most + 3, (one.name, most, one.state)
+        delays = _delays(records, windows, bound)
+        assert one.first.median == median_low(delays) and one.first.longest >= delays[-1]
+        assert lateness or (one.first.median, one.first.longest) == (median_low(delays), delays[-1])
 
 
 def test_a_change_that_no_order_of_additions_makes_is_a_difference(spark, tmp_path) -> None:
