@@ -30,7 +30,7 @@ class LiveFunction(Section):
         None,
         alias="class",
         description="The class in the jar: Flink's AggregateFunction, ReduceFunction or ScalarFunction, Spark's "
-        "Aggregator or UDF, or Hive's UDF.",
+        "Aggregator or UDF, or Hive's UDF or UDAF.",
         examples=["com.example.MedianFare"],
     )
     python: Text | None = Field(

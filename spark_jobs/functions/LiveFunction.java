@@ -19,6 +19,27 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import org.apache.commons.lang3.reflect.TypeUtils;
+import org.apache.hadoop.hive.common.type.HiveDecimal;
+import org.apache.hadoop.hive.common.type.HiveBaseChar;
+import org.apache.hadoop.hive.ql.exec.DefaultUDFMethodResolver;
+import org.apache.hadoop.hive.ql.exec.HiveFunctionRegistryUtils;
+import org.apache.hadoop.hive.ql.exec.SparkDefaultUDFMethodResolver;
+import org.apache.hadoop.hive.ql.exec.UDAF;
+import org.apache.hadoop.hive.ql.exec.UDF;
+import org.apache.hadoop.hive.ql.exec.UDFMethodResolver;
+import org.apache.hadoop.hive.ql.udf.generic.GenericUDAFEvaluator;
+import org.apache.hadoop.hive.ql.udf.generic.GenericUDAFResolver;
+import org.apache.hadoop.hive.ql.udf.generic.GenericUDAFResolver2;
+import org.apache.hadoop.hive.ql.udf.generic.GenericUDF;
+import org.apache.hadoop.hive.ql.udf.generic.GenericUDFUtils;
+import org.apache.hadoop.hive.ql.udf.generic.SimpleGenericUDAFParameterInfo;
+import org.apache.hadoop.hive.ql.udf.generic.SparkGenericUDAFBridge;
+import org.apache.hadoop.hive.serde2.objectinspector.ObjectInspector;
+import org.apache.hadoop.hive.serde2.objectinspector.ObjectInspectorFactory;
+import org.apache.hadoop.hive.serde2.objectinspector.ObjectInspectorUtils;
+import org.apache.hadoop.hive.serde2.objectinspector.primitive.PrimitiveObjectInspectorUtils;
+import org.apache.hadoop.hive.serde2.typeinfo.TypeInfo;
+import org.apache.hadoop.hive.serde2.typeinfo.TypeInfoUtils;
 import org.apache.spark.SparkFiles;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.RowFactory;
@@ -44,6 +65,7 @@ public class LiveFunction implements Serializable,
     UDF1, UDF2, UDF3, UDF4, UDF5, UDF6, UDF7, UDF8 {
 
     static final String FLINK = "org.apache.flink.";
+    static final String HIVE = "org.apache.hadoop.hive.ql.";
     static final String[][] KINDS = {
         // the kind, the class or interface that makes it, the number of its type parameter that is the result
         {"flink_aggregate", FLINK + "api.common.functions.AggregateFunction", "2"},
@@ -52,7 +74,10 @@ public class LiveFunction implements Serializable,
         {"table_scalar", FLINK + "table.functions.ScalarFunction", ""},
         {"spark_aggregate", "org.apache.spark.sql.expressions.Aggregator", "2"},
         {"spark_row", "org.apache.spark.sql.api.java.UDF", ""},
-        {"hive_row", "org.apache.hadoop.hive.ql.exec.UDF", ""},
+        {"hive_row", HIVE + "exec.UDF", ""},
+        {"hive_row", HIVE + "udf.generic.GenericUDF", ""},
+        {"hive_aggregate", HIVE + "exec.UDAF", ""},
+        {"hive_aggregate", HIVE + "udf.generic.GenericUDAFResolver", ""},
     };
     static final Map LOADERS = new HashMap();
 
@@ -83,9 +108,9 @@ public class LiveFunction implements Serializable,
 
     static String arguments(Class found, Class base, String kind) {
         if (kind.equals("spark_row")) return base.getName().substring(base.getName().length() - 1);
-        if (!kind.equals("table_scalar") && !kind.equals("hive_row")) return "";
+        if (!kind.equals("table_scalar")) return "";
         java.util.TreeSet counts = new java.util.TreeSet();
-        List all = named(found, kind.equals("hive_row") ? "evaluate" : "eval");
+        List all = named(found, "eval");
         for (int i = 0; i < all.size(); i++) counts.add(Integer.valueOf(((Method) all.get(i)).getParameterTypes().length));
         return counts.toString().replaceAll("[^0-9,]", "");
     }
@@ -93,8 +118,11 @@ public class LiveFunction implements Serializable,
     static java.lang.reflect.Type resultOf(Class found, Class base, String[] kind) {
         if (kind[0].equals("table_scalar") || kind[0].equals("hive_row")) {
             List all = named(found, kind[0].equals("hive_row") ? "evaluate" : "eval");
-            return all.isEmpty() ? null : ((Method) all.get(0)).getGenericReturnType();
+            java.util.Set types = new java.util.HashSet();
+            for (int i = 0; i < all.size(); i++) types.add(((Method) all.get(i)).getGenericReturnType());
+            return types.size() == 1 ? (java.lang.reflect.Type) types.iterator().next() : null;
         }
+        if (kind[0].equals("hive_aggregate")) return null;
         TypeVariable[] variables = base.getTypeParameters();
         int at = kind[2].length() == 0 ? variables.length - 1 : Integer.parseInt(kind[2]);
         Object given = TypeUtils.getTypeArguments(found, base).get(variables[at]);
@@ -133,7 +161,8 @@ public class LiveFunction implements Serializable,
         if (c == java.time.Instant.class || c == java.sql.Timestamp.class) return "TIMESTAMP";
         if (c == java.time.LocalDateTime.class) return "TIMESTAMP_NTZ";
         if (c == java.time.LocalDate.class || c == java.sql.Date.class) return "DATE";
-        return null;
+        PrimitiveObjectInspectorUtils.PrimitiveTypeEntry hives = PrimitiveObjectInspectorUtils.getTypeEntryFromPrimitiveWritableClass(c);
+        return hives == null || hives.typeName.equals("decimal") ? null : hives.typeName.toUpperCase();
     }
 
     // ---- the user's classes --------------------------------------------------------------------------------------
@@ -155,12 +184,16 @@ public class LiveFunction implements Serializable,
         return found;
     }
 
-    Object instance() throws Exception {
-        if (instance != null) return instance;
+    Object created() throws Exception {
         String[] paths = new String[files.length];
         for (int i = 0; i < files.length; i++) paths[i] = SparkFiles.get(files[i]);
-        Class found = Class.forName(className, true, loader(paths));
-        Object made = constructor(found).newInstance(new Object[0]);
+        return constructor(Class.forName(className, true, loader(paths))).newInstance(new Object[0]);
+    }
+
+    Object instance() throws Exception {
+        if (instance != null) return instance;
+        Object made = created();
+        Class found = made.getClass();
         if (kind.startsWith("table_")) {
             Class context = Class.forName(FLINK + "table.functions.FunctionContext", true, found.getClassLoader());
             Constructor[] all = context.getConstructors();
@@ -379,6 +412,8 @@ public class LiveFunction implements Serializable,
 
     Object out(Object value, DataType to) throws Exception {
         if (value == null) return null;
+        if (value instanceof HiveDecimal) value = ((HiveDecimal) value).bigDecimalValue();
+        if (value instanceof HiveBaseChar) value = ((HiveBaseChar) value).getValue();
         if (value.getClass().isArray() && !(value instanceof byte[])) {
             List list = new ArrayList();
             for (int i = 0; i < java.lang.reflect.Array.getLength(value); i++) list.add(java.lang.reflect.Array.get(value, i));
@@ -439,6 +474,7 @@ public class LiveFunction implements Serializable,
         for (int i = 0; i < fields.length; i++) {
             Object part;
             if (value instanceof Row) part = ((Row) value).get(i);
+            else if (value instanceof List) part = ((List) value).get(i);
             else if (byPlace) part = value.getClass().getMethod("getField", new Class[] {int.class}).invoke(value, new Object[] {Integer.valueOf(i)});
             else part = part(value, fields[i].name());
             values[i] = out(part, fields[i].dataType());
@@ -475,10 +511,14 @@ public class LiveFunction implements Serializable,
 
     Object value(Object[] given) throws Exception {
         Object user = instance();
+        if (kind.equals("hive_row")) {
+            OfHive ready = ofHive((Row) given[0]);
+            return out(ready.value(hivesOf((Row) given[0])), type);
+        }
         if (kind.equals("spark_row")) return out(method("call", given).invoke(user, given), type);
         Object[] values = new Object[given.length];
         for (int i = 0; i < given.length; i++) values[i] = given[i] instanceof Row || given[i] instanceof scala.collection.Iterable ? in(given[i], null) : given[i];
-        Method found = method(kind.equals("hive_row") ? "evaluate" : "eval", values);
+        Method found = method("eval", values);
         Class[] p = found.getParameterTypes();
         for (int i = 0; i < values.length; i++) values[i] = in(given[i], p[i]);
         return out(found.invoke(user, values), type);
@@ -504,6 +544,100 @@ public class LiveFunction implements Serializable,
 
     static String words(Throwable error) {
         return error instanceof IllegalArgumentException ? String.valueOf(error.getMessage()) : String.valueOf(error);
+    }
+
+    // ---- classes of Hive ---------------------------------------------------------------------------------------
+
+    /**
+     * A class of Hive's, ready for arguments of these types: by them it chooses its method or its evaluator.
+     *
+     * Spark has choosers of its own, since Hive's need all that Hive's built-in functions need.
+     */
+    static class OfHive {
+        final ObjectInspector[] inspectors; ObjectInspector result;
+        GenericUDF generic; UDF plain; Method evaluate; GenericUDFUtils.ConversionHelper converting; GenericUDAFEvaluator evaluator;
+
+        OfHive(Object user, StructType given) throws Exception {
+            StructField[] fields = given.fields();
+            inspectors = new ObjectInspector[fields.length];
+            List types = new ArrayList();
+            for (int i = 0; i < fields.length; i++) {
+                TypeInfo type = TypeInfoUtils.getTypeInfoFromTypeString(fields[i].dataType().catalogString());
+                types.add(type);
+                inspectors[i] = TypeInfoUtils.getStandardJavaObjectInspectorFromTypeInfo(type);
+            }
+            if (user instanceof GenericUDF) { generic = (GenericUDF) user; result = generic.initialize(inspectors); }
+            else if (user instanceof UDF) {
+                plain = (UDF) user;
+                UDFMethodResolver chooser = plain.getResolver();
+                if (chooser instanceof DefaultUDFMethodResolver) chooser = new SparkDefaultUDFMethodResolver((DefaultUDFMethodResolver) chooser);
+                evaluate = chooser.getEvalMethod(types);
+                evaluate.setAccessible(true);
+                converting = new GenericUDFUtils.ConversionHelper(evaluate, inspectors);
+                result = ObjectInspectorFactory.getReflectionObjectInspector(evaluate.getGenericReturnType(), ObjectInspectorFactory.ObjectInspectorOptions.JAVA);
+            } else {
+                GenericUDAFResolver resolver = user instanceof UDAF ? new SparkGenericUDAFBridge((UDAF) user) : (GenericUDAFResolver) user;
+                SimpleGenericUDAFParameterInfo asked = new SimpleGenericUDAFParameterInfo(inspectors, false, false, false);
+                evaluator = resolver instanceof GenericUDAFResolver2 ? ((GenericUDAFResolver2) resolver).getEvaluator(asked)
+                    : resolver.getEvaluator((TypeInfo[]) types.toArray(new TypeInfo[0]));
+                result = evaluator.init(GenericUDAFEvaluator.Mode.COMPLETE, inspectors);
+            }
+        }
+
+        Object value(Object[] given) throws Exception {
+            if (plain != null) return copied(HiveFunctionRegistryUtils.invoke(evaluate, plain, converting.convertIfNecessary(given)));
+            GenericUDF.DeferredObject[] deferred = new GenericUDF.DeferredObject[given.length];
+            for (int i = 0; i < given.length; i++) deferred[i] = new GenericUDF.DeferredJavaObject(given[i]);
+            return copied(generic.evaluate(deferred));
+        }
+
+        Object state() throws Exception { return new Object[] {this, evaluator.getNewAggregationBuffer()}; }
+
+        Object iterate(Object state, Object[] given) throws Exception {
+            evaluator.iterate((GenericUDAFEvaluator.AggregationBuffer) ((Object[]) state)[1], given);
+            return state;
+        }
+
+        Object terminate(Object state) throws Exception {
+            return copied(evaluator.terminate((GenericUDAFEvaluator.AggregationBuffer) ((Object[]) state)[1]));
+        }
+
+        Object copied(Object value) { return ObjectInspectorUtils.copyToStandardJavaObject(value, result); }
+    }
+
+    OfHive ofHive(Row given) throws Exception {
+        instance();
+        String types = "#hive " + given.schema().catalogString();
+        OfHive known = (OfHive) shapes.get(types);
+        if (known == null) { known = new OfHive(created(), given.schema()); shapes.put(types, known); }
+        return known;
+    }
+
+    Object[] hivesOf(Row given) throws Exception {
+        Object[] values = new Object[given.size()];
+        for (int i = 0; i < values.length; i++) values[i] = hives(given.get(i));
+        return values;
+    }
+
+    /** A value of Spark's as Hive's standard objects are. */
+    Object hives(Object value) throws Exception {
+        if (value instanceof java.math.BigDecimal) return HiveDecimal.create((java.math.BigDecimal) value);
+        if (value instanceof java.time.Instant) return in(value, java.sql.Timestamp.class);
+        if (value instanceof java.time.LocalDate) return in(value, java.sql.Date.class);
+        if (value instanceof Row) return Arrays.asList(hivesOf((Row) value));
+        if (value instanceof scala.collection.Seq) {
+            List list = new ArrayList();
+            scala.collection.Iterator each = ((scala.collection.Seq) value).iterator();
+            while (each.hasNext()) list.add(hives(each.next()));
+            return list;
+        }
+        if (value instanceof scala.collection.Map) {
+            Map map = new LinkedHashMap();
+            scala.collection.Iterator each = ((scala.collection.Map) value).iterator();
+            while (each.hasNext()) { scala.Tuple2 pair = (scala.Tuple2) each.next(); map.put(hives(pair._1()), hives(pair._2())); }
+            return map;
+        }
+        return value;
     }
 
     // ---- for all records of a window -----------------------------------------------------------------------------
@@ -546,12 +680,16 @@ public class LiveFunction implements Serializable,
     }
 
     Object zero(Object user) throws Exception {
-        if (kind.equals("flink_reduce")) return null;
+        if (kind.equals("flink_reduce") || kind.equals("hive_aggregate")) return null;
         if (kind.equals("spark_aggregate")) return ((Aggregator) user).zero();
         return method("createAccumulator", new Object[0]).invoke(user, new Object[0]);
     }
 
     Object add(Object user, Object state, int number, Row given) throws Exception {
+        if (kind.equals("hive_aggregate")) {
+            OfHive ready = ofHive(given);
+            return ready.iterate(state == null ? ready.state() : state, hivesOf(given));
+        }
         if (kind.equals("table_aggregate")) {
             Object[] values = new Object[given.size() + 1];
             values[0] = state;
@@ -571,6 +709,7 @@ public class LiveFunction implements Serializable,
 
     Object result(Object user, Object state) throws Exception {
         if (kind.equals("flink_reduce")) return state;
+        if (kind.equals("hive_aggregate")) return ((OfHive) ((Object[]) state)[0]).terminate(state);
         if (kind.equals("spark_aggregate")) return ((Aggregator) user).finish(state);
         return single(user, kind.equals("table_aggregate") ? "getValue" : "getResult").invoke(user, new Object[] {state});
     }
@@ -641,10 +780,12 @@ public class LiveFunction implements Serializable,
 
     /** The value of a row function, or an error with the reason why it failed. */
     public static class OrError extends scala.runtime.AbstractFunction1 implements Serializable {
-        final String name; final String tried;
-        public OrError(String name, String tried) { this.name = name; this.tried = tried; }
+        final String name; final String tried; final boolean packed;
+        public OrError(String name, String tried, boolean packed) { this.name = name; this.tried = tried; this.packed = packed; }
         public Object apply(Object arguments) {
-            Expression call = function(tried, (scala.collection.immutable.Seq) arguments);
+            scala.collection.immutable.Seq given = (scala.collection.immutable.Seq) arguments;
+            if (packed) given = seq(new Object[] {function("struct", given)});
+            Expression call = function(tried, given);
             Expression why = new UnresolvedExtractValue(call, Literal.create("why", DataTypes.StringType));
             Expression value = new UnresolvedExtractValue(call, Literal.create("value", DataTypes.StringType));
             Expression words = function("concat", seq(new Object[] {Literal.create(name + "() failed with ", DataTypes.StringType), why}));
@@ -658,9 +799,9 @@ public class LiveFunction implements Serializable,
         }
     }
 
-    /** Make `name` known to a session's SQL as the value of the row function `tried`. */
-    public static void registerTried(SparkSession spark, String name, String tried) {
+    /** Make `name` known to a session's SQL as the value of the row function `tried`; `packed`: it takes one struct. */
+    public static void registerTried(SparkSession spark, String name, String tried, boolean packed) {
         ((org.apache.spark.sql.classic.SparkSession) spark).sessionState().functionRegistry()
-            .createOrReplaceTempFunction(name, new OrError(name, tried), "scala_udf");
+            .createOrReplaceTempFunction(name, new OrError(name, tried, packed), "scala_udf");
     }
 }

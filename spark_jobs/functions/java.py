@@ -42,6 +42,7 @@ class Kind(StrEnum):
     SPARK_AGGREGATE = "spark_aggregate"
     SPARK_ROW = "spark_row"
     HIVE_ROW = "hive_row"
+    HIVE_AGGREGATE = "hive_aggregate"
 
     @property
     def is_row(self) -> bool:
@@ -51,7 +52,7 @@ class Kind(StrEnum):
 
 _HINT = (
     "name a class that implements Flink's AggregateFunction, ReduceFunction or ScalarFunction, or extends Spark's "
-    "Aggregator, a UDF1 to UDF8, or Hive's UDF"
+    "Aggregator, a UDF1 to UDF8, or Hive's UDF, GenericUDF, UDAF or AbstractGenericUDAFResolver"
 )
 
 
@@ -118,9 +119,12 @@ def register(spark: SparkSession, name: str, as_name: str, function: LiveFunctio
     adapter.register(java_session(spark), as_name, made, told.arguments)
 
 
-def register_tried(spark: SparkSession, name: str, tried: str) -> None:
-    """Make `name` the value of the row function `tried`, or an error with the reason why that failed on the record."""
-    _adapter(spark).registerTried(java_session(spark), name, tried)
+def register_tried(spark: SparkSession, name: str, tried: str, kind: Kind | None = None) -> None:
+    """Make `name` the value of the row function `tried`, or an error with the reason why that failed on the record.
+
+    `kind`: of a class of a jar. One of Hive's gets its arguments as one struct, since their types choose its method.
+    """
+    _adapter(spark).registerTried(java_session(spark), name, tried, kind is Kind.HIVE_ROW)
 
 
 _added: set[tuple[str | None, str]] = set()

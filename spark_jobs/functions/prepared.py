@@ -93,21 +93,22 @@ def _made_known(spark: SparkSession, name: str, function: LiveFunction, project:
     """Register the function. Returns whether it aggregates."""
     if function.returns is not None:
         _refuse_no_type(function.returns)
+    kind = None
     if function.jar is not None:
         told = java.described(spark, function, project)
-        is_row = told.kind.is_row
+        kind, is_row = told.kind, told.kind.is_row
         java.register(spark, name, f"{_TRIED if is_row else FOLD}{name}", function, told)
     else:
         loaded = python.load(function, project)
         is_row = not (isinstance(loaded, type) or function.aggregate)
         returns = F.udf(lambda: None, function.returns).returnType  # pyright: ignore[reportArgumentType]
         if is_row:
-            kind = f"struct<value: {returns.simpleString()}, why: string>"
-            spark.udf.register(f"{_TRIED}{name}", F.udf(python.row_function(loaded), kind, useArrow=True))
+            tried = f"struct<value: {returns.simpleString()}, why: string>"
+            spark.udf.register(f"{_TRIED}{name}", F.udf(python.row_function(loaded), tried, useArrow=True))
         else:
             spark.udf.register(f"{FOLD}{name}", F.udf(python.fold(name, loaded), returns, useArrow=True))
     if is_row:
-        java.register_tried(spark, name, f"{_TRIED}{name}")
+        java.register_tried(spark, name, f"{_TRIED}{name}", kind)
     return not is_row
 
 

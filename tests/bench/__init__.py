@@ -21,6 +21,7 @@ def sections() -> dict[str, Callable[..., Iterator]]:
     from tests.bench.account import account
     from tests.bench.compare import compare
     from tests.bench.engine import engine, sessions, sliding
+    from tests.bench.functions import functions
     from tests.bench.gate import gate
     from tests.bench.growth import growth, year
     from tests.bench.kafka import kafka
@@ -52,6 +53,7 @@ def sections() -> dict[str, Callable[..., Iterator]]:
         "diff": diff,
         "account": account,
         "what_if": what_if,
+        "functions": functions,
         "gate": gate,
         "kafka": kafka,
         "small": small,

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import zipfile
 from pathlib import Path
 
-import pyspark
 import pytest
 
-from spark_jobs.functions.java import FLINK_PACKAGES
-from spark_jobs.spark.jars import fetch_jars
-from tests.java import compiled, compiler
-
-HERE = Path(__file__).parent
+from tests.functions.jar import HERE, job_jar
+from tests.java import compiler
 
 
 @pytest.fixture(scope="session")
@@ -22,15 +16,7 @@ def jobs_jar(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The jar of the job in `job/`."""
     if not compiler().exists():
         pytest.skip(f"there is no {compiler()}: this Java cannot compile")
-    folders = [fetch_jars(package, "Flink's interfaces'") for package in FLINK_PACKAGES]
-    path = os.pathsep.join(f"{folder}/*" for folder in [*folders, Path(pyspark.__file__).parent / "jars"])
-    classes = tmp_path_factory.mktemp("classes")
-    compiled(sorted((HERE / "job").glob("*.java")), path, classes)
-    jar = classes / "job.jar"
-    with zipfile.ZipFile(jar, "w") as archive:
-        for file in sorted(classes.rglob("*.class")):
-            archive.write(file, file.relative_to(classes))
-    return jar
+    return job_jar(tmp_path_factory.mktemp("classes"))
 
 
 @pytest.fixture

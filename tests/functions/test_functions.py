@@ -95,6 +95,44 @@ def test_a_record_on_which_a_function_fails_is_quarantined_with_its_words(spark,
         assert sum(row.n__complete for row in spark.table(Tables.of(pipeline).windows).collect()) == 18
 
 
+HIVE = {
+    "shout": "{jar: jobs/job.jar, class: job.Shout, returns: STRING}",
+    "joined": "{jar: jobs/job.jar, class: job.Joined}",
+    "spread": "{jar: jobs/job.jar, class: job.Spread, returns: 'STRUCT<range: DOUBLE, values: ARRAY<DOUBLE>>'}",
+    "old_sum": "{jar: jobs/job.jar, class: job.OldSum, returns: BIGINT}",
+    "old_total": "{jar: jobs/job.jar, class: job.OldSum, returns: DOUBLE}",
+}
+
+
+def test_classes_of_hive_choose_their_method_by_the_types_and_fail_record_by_record(spark, project) -> None:
+    records = [record(i, k="#" if i == 7 else "a") for i in range(60)]
+    write(project / "data", records)
+    aggregates = {
+        "spread": "spread(v).range",
+        "way": "spread(CAST(v AS DECIMAL(10, 2))).values",
+        "whole": "old_sum(v)",
+        "double": "old_total(CAST(v AS DOUBLE) / 2)",
+        "few": "old_sum(v) FILTER (WHERE v < 5)",
+    }
+    keys = "{k: 'shout(k, 2)', j: 'joined(k, v % 2)', one: joined(k), n: 'shout(v % 2, 1)'}"
+    pipeline = defined(project, "of_hive", functions=HIVE, aggregates=aggregates, keys=keys)
+    run(spark, pipeline)
+    (failed,) = spark.table(Tables.of(pipeline).quarantine).collect()
+    assert "shout() failed with" in failed.reason and "no shouting of #" in failed.reason
+    rows = spark.table(Tables.of(pipeline).windows).collect()
+    assert sum(row.whole__complete for row in rows) == sum(one["v"] for one in records) - 7
+    for row in rows:
+        minute = (row.window_start.timestamp() * 1000 - T0) // MINUTE
+        group = [r for r in records if (r["t"] - T0) // MINUTE == minute and r["v"] % 2 == int(row.n) and r["k"] != "#"]
+        values = [one["v"] for one in sorted(group, key=lambda one: (one["a"], one["p"], one["o"]))]
+        assert (row.k, row.j, row.one) == ("AA", f"a/{row.n}", "a")
+        assert row.spread__complete == max(values) - min(values)
+        assert row.way__complete == values
+        assert (row.whole__complete, row.double__complete) == (sum(values), sum(values) / 2)
+        small = [v for v in values if v < 5]
+        assert row.few__complete == (sum(small) if small else None)
+
+
 @pytest.mark.parametrize("kind", ["java", "python"])
 def test_an_aggregate_that_fails_names_function_key_window_and_record(spark, project, kind) -> None:
     write(project / "data", [record(i, k="a") for i in range(60)])
