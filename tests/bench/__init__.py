@@ -24,6 +24,7 @@ def sections() -> dict[str, Callable[..., Iterator]]:
     from tests.bench.functions import functions
     from tests.bench.gate import gate
     from tests.bench.growth import growth, year
+    from tests.bench.inputs import inputs
     from tests.bench.kafka import kafka
     from tests.bench.ledger import ledger
     from tests.bench.reconcile import diff, reconcile, shapes
@@ -47,6 +48,7 @@ def sections() -> dict[str, Callable[..., Iterator]]:
         "growth": growth,
         "year": year,
         "write": write,
+        "inputs": inputs,
         "reconcile": reconcile,
         "shapes": shapes,
         "compare": compare,

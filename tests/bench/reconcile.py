@@ -100,13 +100,16 @@ def reconcile(bench: Bench) -> Iterator[Row]:
 
 
 def shapes(bench: Bench) -> Iterator[Row]:
-    """The same with 1 % late by up to thirty days, with a lookup."""
+    """The same with 1 % late by up to thirty days, behind a deduplication and with a lookup."""
     data, spark = dataset(bench.spark, bench.home, bench.records), bench.spark
     spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {NAMESPACE}")
     regions = f"{NAMESPACE}.regions"
     spark.range(KEYS).selectExpr("CAST(id AS INT) AS code", "id % 50 AS region").writeTo(regions).createOrReplace()
     log = split_log(bench, data, 0.01, DAYS * DAY)
     forms: dict[str, Mapping[str, Any]] = {
+        "duplicates by processing time": {
+            "deduplicate": {"by": ["partition", "offset"], "kind": "processing_time", "within": DAY}
+        },
         "a lookup": {
             "lookup": {"table": regions, "on": {"code": f"CAST(key_{KEYS} AS INT)"}, "as_of": "run"},
             "keys": {"key": f"key_{KEYS}", "region": "region"},
