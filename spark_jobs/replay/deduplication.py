@@ -68,6 +68,10 @@ class Deduplication(ABC):
     """What one live job does about duplicates. `by`: SQL expressions of what they share; null is a value, too."""
 
     needs_closes: ClassVar[bool] = False
+    drops_late: ClassVar[bool] = True
+    """Whether it drops late records without a look at their ids."""
+    is_in_log_order: ClassVar[bool] = False
+    """Whether what is read later never comes before what was read."""
     by: tuple[str, ...]
 
     @abstractmethod
@@ -156,6 +160,7 @@ _POSITION = "struct<arrival:bigint,major:bigint,minor:bigint>"
 class FirstByProcessingTime(Deduplication):
     """`within`: how long an id is remembered (ms); None: for ever. `renews`: a duplicate renews that."""
 
+    drops_late: ClassVar[bool] = False
     by: tuple[str, ...]
     within: int | None = None
     renews: bool = False
@@ -249,6 +254,7 @@ class SparkDeduplication(Deduplication):
     `delays` has (batch time, delay) ascending, in the unit of the event times; an id keeps the delay it came with.
     """
 
+    is_in_log_order: ClassVar[bool] = True
     kind: DeduplicationKind
     by: tuple[str, ...]
     delays: tuple[tuple[int, int], ...]

@@ -144,11 +144,11 @@ class Replay:
             return None
         if self._set_aside is not None:
             return self._cache.keep(self._set_aside)
-        closes = self._exact_closes if deduplication.needs_closes else None
+        closes = self.exact_closes if deduplication.needs_closes else None
         return self._cache.keep(deduplication.set_aside(records, self.spec.after_watermark, closes))
 
     @cached_property
-    def _exact_closes(self) -> Closes:
+    def exact_closes(self) -> Closes:
         """Closes to the millisecond, of a timeline of its own: the windows need no such one."""
         exact = self._make(exact_thresholds())
         cells = ThresholdCells.around(exact, self.history.event_times, 0)

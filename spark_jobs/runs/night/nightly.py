@@ -48,6 +48,7 @@ from spark_jobs.runs.life.status import RunKind, RunStatus
 from spark_jobs.runs.life.store import RunStore
 from spark_jobs.runs.night.affected import AffectedWindows, PreviousRun, affected_windows, merged, run_before
 from spark_jobs.runs.night.decision import Facts, GoOn, Nothing, ReadAll, decide
+from spark_jobs.runs.night.duplicates import copies_of, why_decided_anew
 from spark_jobs.runs.night.evidence import Beside
 from spark_jobs.runs.night.looked_up import why_looked_up_anew
 from spark_jobs.runs.night.reading import Reading
@@ -57,6 +58,7 @@ from spark_jobs.runs.planning.plan_document import Plan
 from spark_jobs.runs.planning.requesting import check_until
 from spark_jobs.runs.work.backfill import execute
 from spark_jobs.runs.work.computing import Incremental, IncrementalWork
+from spark_jobs.runs.work.duplicates_night import DuplicatesWork
 from spark_jobs.runs.work.evaluation import EndPolicy, Evaluator
 from spark_jobs.runs.work.job import RunResult, chosen_run_id, job_of
 from spark_jobs.runs.work.progress import Progress
@@ -66,6 +68,7 @@ from spark_jobs.sources import (
     Evidence,
     Inspection,
     OpenHistory,
+    Sign,
     arrived_since,
     can_be_unplaced,
     canonical,
@@ -196,7 +199,7 @@ def reconcile(
         started = now()
         chosen = chosen_run_id(pipeline, run_id, started)
         job = job_of(spark, pipeline, night.plan, progress, chosen, RunKind.RECONCILE, attempt=new_token(), **common)
-        work = IncrementalWork(job, night)
+        work = (IncrementalWork if job.spec.deduplication is None else DuplicatesWork)(job, night)
         check_quarantine(job)
         refuse_missing_event_time(pipeline, night.plan, replace(work.history, records=work.good_news))
         result = Evaluator(work, end_policy, started=started, asked=asked).evaluate()
@@ -315,8 +318,18 @@ class _Facts(Facts):
         if self._pipeline.mode is Mode.COMPLETE:
             return "complete values have no timeline to go on from: all of them are computed"
         limit = arrival_limit(self._pipeline, self._now())
-        why = _why_full(self._pipeline, self.before, limit, self._recorded)
+        why = _why_full(self._pipeline, self.before, limit, self._recorded) or self._why_forgotten
         return why or why_looked_up_anew(self._spark, self._pipeline, self.before, self._opened)
+
+    @property
+    def _why_forgotten(self) -> str:
+        """Why records of forgotten people are not the first of their ids any more."""
+        if not self._opened.erasures or self._pipeline.deduplicate is None:
+            return ""
+        last, before = max(one.requested_at for one in self._opened.erasures), self.before.run_id
+        is_after = (F.col("run_id") == F.lit(before)) & (F.col("started_at") > F.lit(last))
+        is_known = not Ledger(self._spark, self._tables).published_runs().where(is_after).isEmpty()
+        return "" if is_known else f"somebody was forgotten since run {before}"
 
     @cached_property
     def _spec(self) -> ReplaySpec:
@@ -339,7 +352,9 @@ class _Facts(Facts):
         with self._progress.stage("what was read", self._opened.description):
             names = names_of(self._pipeline)
             refuse_another_topic(self._beside.identities, self.before.read, self._opened, names)
-            return self._beside.evidence()
+            found = self._beside.evidence()
+        is_whole = found.sign is Sign.GONE and self._pipeline.deduplicate is not None
+        return Evidence(Sign.UNPROVEN, _GONE_WHOLE) if is_whole else found
 
     @cached_property
     def _later(self) -> DataFrame:
@@ -406,6 +421,11 @@ class _Facts(Facts):
             known = self._spark.table(self._tables.quarantine).where(is_unplaced("partition", "offset")).count()
         return max(0, records.count() - (known or 0))
 
+    @property
+    def _read(self) -> DataFrame:
+        """The good records that were read before."""
+        return good(cut_at(self._everything, self.before.as_of))
+
     @cached_property
     def behind(self) -> str:
         return _why_behind(self.before, self._pipeline, self._opened, self._seen[0])
@@ -426,7 +446,14 @@ class _Facts(Facts):
 
     @cached_property
     def ahead(self) -> str:
-        return why_ahead(self.before, self._spec, self._new, self._seen[0])
+        why = why_ahead(self.before, self._spec, self._new, self._seen[0])
+        deduplication, new = self._spec.deduplication, good(self._new)
+        if why or deduplication is None:
+            return why
+        there = self._spark.catalog.tableExists(self._tables.late)
+        late = self._spark.table(self._tables.late) if there else None
+        copies = copies_of(self._read, new, deduplication, self._cache)
+        return why_decided_anew(copies, new, late, deduplication)
 
     def full(self, decision: ReadAll) -> Full:
         """A night that computes all windows."""
@@ -493,14 +520,19 @@ class _Facts(Facts):
         return take_new(pipeline, identities, before, later, self._new, known, lacks=decision.lacks)
 
 
+_GONE_WHOLE = "records are gone, and whether they were the first of their ids is found in the whole history"
+
+
 def _why_full(pipeline: Pipeline, before: PreviousRun, limit: int | None, recorded: Recorded | None) -> str:
     """Why a night cannot go on from the run `before`; empty: it can. `limit`: arrivals from then on are ahead."""
     if windows_of(pipeline).is_merging:
         return "sessions are read as a whole"
+    if pipeline.deduplicate is not None and pipeline.live is not None:
+        return "what the live job made behind a deduplication is compared as a whole"
+    if pipeline.deduplicate is not None and before.reading.has_gone:
+        return _GONE_WHOLE
     if recorded is not None and not recorded.agrees_with(before.state):
         return f"what the live job had read is not known to be what run {before.run_id} knew of it"
-    if pipeline.deduplicate is not None:
-        return "duplicates are found in the whole history"
     if restarts_of(pipeline):
         return "the live job was restarted: its timeline is made as a whole"
     windows = windows_of(pipeline)

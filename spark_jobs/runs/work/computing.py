@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 from pyspark.sql import DataFrame
@@ -38,6 +38,7 @@ from spark_jobs.runs.work.job import Job
 from spark_jobs.runs.work.stages import ReplayChunk, ReplayTouched, chunk_stages
 from spark_jobs.runs.work.timeline import opened_replay, saved_timeline
 from spark_jobs.sources import good, quarantined, reading
+from spark_jobs.spark.cached import CachedFrames
 from spark_jobs.spark.failures import AggregateOverflowError
 from spark_jobs.spark.parallel import run_parallel
 
@@ -210,19 +211,21 @@ class IncrementalWork:
 
     @contextmanager
     def replay(self, *, goes_on: bool) -> Iterator[Replay]:
-        before = self.night.before
+        before, spec = self.night.before, with_bounds(self.job.spec, self.history.records)
         self.job.result.continued_from = before.run_id
-        with (
-            Replay(
-                self.history,
-                with_bounds(self.job.spec, self.history.records),
-                state=before.state,
-                timeline_records=self.good_news,
-                earlier=before.steps,
-            ) as replay,
-            reading(self.night.plan.pipeline),
-        ):
-            yield replay
+        with CachedFrames() as cache:
+            history = replace(self.history, records=self.deciding(cache))
+            if spec.deduplication is not None and spec.deduplication.needs_closes:
+                replay = Replay(history, spec, timeline_records=self.history.records)  # no state has all milliseconds
+            else:
+                state, steps = before.state, before.steps
+                replay = Replay(history, spec, state=state, timeline_records=self.good_news, earlier=steps)
+            with replay, reading(self.night.plan.pipeline):
+                yield replay
+
+    def deciding(self, cache: CachedFrames) -> DataFrame:
+        """The good records that decide the windows; the replay reads those of each window alone."""
+        return self.history.records
 
     def stage(self, replay: Replay, stage: ReplayChunk | ReplayTouched) -> None:
         plan, touched = self.night.plan, self.night.touched
@@ -241,16 +244,19 @@ class IncrementalWork:
 
     def account(self, replay: Replay, before: DataFrame) -> Account:
         """What became of each new record, and of its pairs. `before`: the published windows that are computed again."""
-        job = self.job
-        known = self.night.before.run_id == job.published.latest
-        night = self.night
+        job, night = self.job, self.night
         records = counted_night(job.spark, job.pipeline, job.plan, night.before.reading, night.new, job.spec)
-        counted = staged_windows(job)
+        return self.beside(records, records, before, 0)
+
+    def beside(self, records: Account, pairs: Account, before: DataFrame, aside: int) -> Account:
+        """One account of these terms, beside the pairs that the windows count more than `before`."""
+        job, counted = self.job, staged_windows(self.job)
         if PANE in counted.columns and STATE in counted.columns:
             counted, before = counted.where(is_last_pane(job.spec)), before.where(is_last_pane(job.spec))
+        known = self.night.before.run_id == job.published.latest
         found = pairs_in(counted) - pairs_in(before) if known else None
         why = "a run over a part of the range was published since the run that this one goes on from"
-        return joined(records, records, found, 0, why=why)
+        return joined(records, pairs, found, aside, why=why)
 
     def compared(self, *, keeps: bool) -> ToCompare:
         return ToCompare(self.recent, self.night.touched, self.night.before.as_of, keeps)
