@@ -273,6 +273,7 @@ public class LiveFunction implements Serializable,
     /** A value of Spark's as the class wants it. `to` null: as Flink's tables have it. */
     Object in(Object value, Class to) throws Exception {
         if (to != null) to = boxed(to);
+        else if (kind.startsWith("hive_")) value = hives(value);
         if (value == null || (to != null && to.isInstance(value) && !(value instanceof Row))) return value;
         if (value instanceof Row) return record((Row) value, to == null || to == Object.class ? rowClass() : to);
         if (value instanceof scala.collection.Seq) {
@@ -615,29 +616,16 @@ public class LiveFunction implements Serializable,
 
     Object[] hivesOf(Row given) throws Exception {
         Object[] values = new Object[given.size()];
-        for (int i = 0; i < values.length; i++) values[i] = hives(given.get(i));
+        for (int i = 0; i < values.length; i++) values[i] = in(given.get(i), null);
         return values;
     }
 
-    /** A value of Spark's as Hive's standard objects are. */
+    /** A value of Spark's as Hive's standard objects are; lists and maps are gone through by `in`. */
     Object hives(Object value) throws Exception {
         if (value instanceof java.math.BigDecimal) return HiveDecimal.create((java.math.BigDecimal) value);
         if (value instanceof java.time.Instant) return in(value, java.sql.Timestamp.class);
         if (value instanceof java.time.LocalDate) return in(value, java.sql.Date.class);
-        if (value instanceof Row) return Arrays.asList(hivesOf((Row) value));
-        if (value instanceof scala.collection.Seq) {
-            List list = new ArrayList();
-            scala.collection.Iterator each = ((scala.collection.Seq) value).iterator();
-            while (each.hasNext()) list.add(hives(each.next()));
-            return list;
-        }
-        if (value instanceof scala.collection.Map) {
-            Map map = new LinkedHashMap();
-            scala.collection.Iterator each = ((scala.collection.Map) value).iterator();
-            while (each.hasNext()) { scala.Tuple2 pair = (scala.Tuple2) each.next(); map.put(hives(pair._1()), hives(pair._2())); }
-            return map;
-        }
-        return value;
+        return value instanceof Row ? Arrays.asList(hivesOf((Row) value)) : value;
     }
 
     // ---- for all records of a window -----------------------------------------------------------------------------

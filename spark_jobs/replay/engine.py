@@ -25,7 +25,7 @@ from spark_jobs.replay.columns import (
     position_names,
     record_position,
 )
-from spark_jobs.replay.deduplication import Closes, duplicates_in, is_kept, without
+from spark_jobs.replay.deduplication import Closes, Deduplication, duplicates_in, is_kept, without
 from spark_jobs.replay.grid import end_grid
 from spark_jobs.replay.in_memory_timeline import InMemoryTimeline
 from spark_jobs.replay.rule_book import OwnReplay, TimelineRequest
@@ -139,16 +139,19 @@ class Replay:
     @cached_property
     def set_aside(self) -> DataFrame | None:
         """The places of the records that a deduplication does not let through, found once; None: there is none."""
-        deduplication, records = self.spec.deduplication, self.history.records
-        if deduplication is None:
+        if self.spec.deduplication is None:
             return None
         if self._set_aside is not None:
             return self._cache.keep(self._set_aside)
-        closes = self.exact_closes if deduplication.needs_closes else None
-        return self._cache.keep(deduplication.set_aside(records, self.spec.after_watermark, closes))
+        return self._cache.keep(self.set_aside_of(self.spec.deduplication, self.history.records))
+
+    def set_aside_of(self, deduplication: Deduplication, records: DataFrame) -> DataFrame:
+        """The places of those of these records that it does not let through."""
+        closes = self._exact_closes if deduplication.needs_closes else None
+        return deduplication.set_aside(records, self.spec.after_watermark, closes)
 
     @cached_property
-    def exact_closes(self) -> Closes:
+    def _exact_closes(self) -> Closes:
         """Closes to the millisecond, of a timeline of its own: the windows need no such one."""
         exact = self._make(exact_thresholds())
         cells = ThresholdCells.around(exact, self.history.event_times, 0)

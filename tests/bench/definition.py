@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.eventtime.durations import MINUTE
@@ -31,6 +32,21 @@ aggregates:
 end_of_input: flush
 output: {{namespace: bench, table: {table}}}
 """
+
+
+def read_sections(folder: str, partitions: int = PARTITIONS) -> dict[str, Any]:
+    """How the generated records in a folder are read: the sections `history`, `event_time` and `watermark`."""
+    position = {"partition": "partition", "offset": "offset", "arrival": "arrival", "arrival_unit": "ms"}
+    return {
+        "history": {"kind": "files", "path": f"{folder}/*.parquet", "format": "parquet", "position": position},
+        "event_time": {"expression": "event_time", "unit": "ms", "missing": "quarantine"},
+        "watermark": {
+            "generator": "bounded_out_of_orderness",
+            "bound": BOUND,
+            "emission": "per_event",
+            "partitions": list(range(partitions)),
+        },
+    }
 
 
 def bench_pipeline(data: Dataset, keys: int, folder: Path, table: str) -> Pipeline:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -55,22 +55,23 @@ def functions(bench: Bench) -> Iterator[Row]:
             to_nowhere(replay.windows(covering(windows, data.event_times)))
 
     with tempfile.TemporaryDirectory(prefix="bench-functions-") as folder:
-        for number, (what, (own, built_in)) in enumerate(_PAIRS.items()):
-            text = _own_text(bench, Path(folder) / str(number), own)
+        own = _own_texts(bench, Path(folder) / "project")
+        for number, (what, (_, built_in)) in enumerate(_PAIRS.items()):
             specs = {
                 name: replace(replay_spec(windows), aggregates={"x": x})
-                for name, x in (("own", text), ("built in", built_in))
+                for name, x in (("own", own[f"x{number}"]), ("built in", built_in))
             }
             contenders = {name: partial(run, spec) for name, spec in specs.items()}
             median = alternate(contenders, min(bench.rounds, 3), bench.log)
             yield Row("functions", f"{what}, {data.records / 1e6:g}M records", median["own"], median["built in"])
 
 
-def _own_text(bench: Bench, project: Path, call: str) -> str:
-    """The aggregate as Spark computes it, in a project of its own."""
+def _own_texts(bench: Bench, project: Path) -> Mapping[str, str]:
+    """The calls of own functions as Spark computes them, `x0` and so on, from a project with the job's jar."""
     shutil.copytree(HERE / "project", project)
     job_jar(project / "jobs")
     (project / "dags" / "pipelines").mkdir(parents=True)
-    pipeline = defined(project, "bench_functions", functions=_FUNCTIONS, aggregates={"x": call}, keys="{key: k}")
+    calls = {f"x{number}": own for number, (own, _) in enumerate(_PAIRS.values())}
+    pipeline = defined(project, "bench_functions", functions=_FUNCTIONS, aggregates=calls, keys="{key: k}")
     prepare(bench.spark, pipeline)
-    return aggregates_of(pipeline)["x"]
+    return aggregates_of(pipeline)

@@ -17,7 +17,8 @@ from spark_jobs.lakehouse.tables import drop_table
 from spark_jobs.runs.planning.plan import make_plan
 from spark_jobs.runs.work.backfill import execute
 from spark_jobs.runs.work.progress import NoProgress
-from tests.bench.data import BOUND, PARTITIONS, Dataset, dataset
+from tests.bench.data import PARTITIONS, Dataset, dataset
+from tests.bench.definition import read_sections
 from tests.bench.measure import NAMESPACE, Row, alternate, to_table
 from tests.bench.reconcile import drop_tables
 from tests.bench.workload import AGGREGATES, Bench
@@ -144,36 +145,15 @@ def _plain(bench: Bench, data: Dataset, shape: _Shape) -> None:
 
 def _pipeline(data: Dataset, halves: str, shape: _Shape) -> Pipeline:
     table = f"inputs_{secrets.token_hex(4)}"
-    common = {"event_time": {"expression": "event_time", "unit": "ms", "missing": "quarantine"}}
-    sections: dict[str, Any] = {
+    keys = {"keys": shape.more.get("keys", {"key": f"key_{KEYS}"})}
+    read = {**read_sections(str(data.path)), **keys}
+    if shape.is_union:
+        of = [{"name": n, **read_sections(f"{halves}/{n}", PARTITIONS // 2), **keys} for n in ("low", "high")]
+        read = {"history": {"kind": "union", "of": of}}
+    sections = {
         "name": table,
         "window": {"type": "tumbling", "size": MINUTE},
         "aggregates": AGGREGATES,
         "output": {"namespace": "bench", "table": table},
-        **shape.more,
     }
-    keys = {"keys": shape.more.get("keys", {"key": f"key_{KEYS}"})}
-    if not shape.is_union:
-        own = {"history": _history(str(data.path)), "watermark": _watermark(PARTITIONS)}
-        return Pipeline.model_validate({**sections, **common, **keys, **own})
-    of = [
-        {
-            "name": name,
-            "history": _history(f"{halves}/{name}"),
-            "watermark": _watermark(PARTITIONS // 2),
-            **common,
-            **keys,
-        }
-        for name in ("low", "high")
-    ]
-    return Pipeline.model_validate({**sections, "history": {"kind": "union", "of": of}})
-
-
-def _history(folder: str) -> dict[str, Any]:
-    position = {"partition": "partition", "offset": "offset", "arrival": "arrival", "arrival_unit": "ms"}
-    return {"kind": "files", "path": f"{folder}/*.parquet", "format": "parquet", "position": position}
-
-
-def _watermark(partitions: int) -> dict[str, Any]:
-    rule = {"generator": "bounded_out_of_orderness", "bound": BOUND, "emission": "per_event"}
-    return {**rule, "partitions": list(range(partitions))}
+    return Pipeline.model_validate({**sections, **read, **shape.more})

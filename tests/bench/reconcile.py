@@ -28,7 +28,8 @@ from spark_jobs.runs.planning.plan import make_plan
 from spark_jobs.runs.work.backfill import execute
 from spark_jobs.runs.work.job import RunResult
 from spark_jobs.runs.work.progress import NoProgress
-from tests.bench.data import BOUND, MIDNIGHT, PARTITIONS, RECORDS_A_DAY, Dataset, dataset
+from tests.bench.data import MIDNIGHT, PARTITIONS, RECORDS_A_DAY, Dataset, dataset
+from tests.bench.definition import read_sections
 from tests.bench.measure import NAMESPACE, Row, alternate, input_read, to_nowhere
 from tests.bench.workload import AGGREGATES, Bench
 
@@ -206,19 +207,11 @@ def cost_of(spark: SparkSession, action: Callable[[], object]) -> Cost:
 
 def night_pipeline(log: Log, table: str, more: Mapping[str, Any] | None = None) -> Pipeline:
     """The pipeline `table` over the log, in windows of an hour; `more` adds or replaces sections."""
-    position = {"partition": "partition", "offset": "offset", "arrival": "arrival", "arrival_unit": "ms"}
     return Pipeline.model_validate(
         {
             "name": table,
-            "history": {"kind": "files", "path": f"{log.folder}/*.parquet", "format": "parquet", "position": position},
+            **read_sections(str(log.folder)),
             "keys": {"key": f"key_{KEYS}"},
-            "event_time": {"expression": "event_time", "unit": "ms", "missing": "quarantine"},
-            "watermark": {
-                "generator": "bounded_out_of_orderness",
-                "bound": BOUND,
-                "emission": "per_event",
-                "partitions": list(range(PARTITIONS)),
-            },
             "window": {"type": "tumbling", "size": HOUR},
             "aggregates": AGGREGATES,
             "output": {"namespace": "bench", "table": table},

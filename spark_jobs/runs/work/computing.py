@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 
 from pyspark.sql import DataFrame
@@ -38,7 +38,6 @@ from spark_jobs.runs.work.job import Job
 from spark_jobs.runs.work.stages import ReplayChunk, ReplayTouched, chunk_stages
 from spark_jobs.runs.work.timeline import opened_replay, saved_timeline
 from spark_jobs.sources import good, quarantined, reading
-from spark_jobs.spark.cached import CachedFrames
 from spark_jobs.spark.failures import AggregateOverflowError
 from spark_jobs.spark.parallel import run_parallel
 
@@ -211,21 +210,15 @@ class IncrementalWork:
 
     @contextmanager
     def replay(self, *, goes_on: bool) -> Iterator[Replay]:
-        before, spec = self.night.before, with_bounds(self.job.spec, self.history.records)
-        self.job.result.continued_from = before.run_id
-        with CachedFrames() as cache:
-            history = replace(self.history, records=self.deciding(cache))
-            if spec.deduplication is not None and spec.deduplication.needs_closes:
-                replay = Replay(history, spec, timeline_records=self.history.records)  # no state has all milliseconds
-            else:
-                state, steps = before.state, before.steps
-                replay = Replay(history, spec, state=state, timeline_records=self.good_news, earlier=steps)
-            with replay, reading(self.night.plan.pipeline):
-                yield replay
+        self.job.result.continued_from = self.night.before.run_id
+        opened = self.opened(self.history, with_bounds(self.job.spec, self.history.records))
+        with opened as replay, reading(self.night.plan.pipeline):
+            yield replay
 
-    def deciding(self, cache: CachedFrames) -> DataFrame:
-        """The good records that decide the windows; the replay reads those of each window alone."""
-        return self.history.records
+    def opened(self, history: History, spec: ReplaySpec) -> Replay:
+        """The replay of the history's records, which goes on from the run before."""
+        before = self.night.before
+        return Replay(history, spec, state=before.state, timeline_records=self.good_news, earlier=before.steps)
 
     def stage(self, replay: Replay, stage: ReplayChunk | ReplayTouched) -> None:
         plan, touched = self.night.plan, self.night.touched

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 from pyspark.sql import DataFrame
 
 from spark_jobs.replay.deduplication import Deduplication, duplicates_in, without
-from spark_jobs.replay.engine import Replay
+from spark_jobs.replay.engine import History, Replay
+from spark_jobs.replay.spec import ReplaySpec
 from spark_jobs.runs.night.account import Account
 from spark_jobs.runs.night.counting import counted_night, counted_pairs
 from spark_jobs.runs.night.duplicates import copies_of, deciding_records
@@ -28,35 +30,34 @@ class DuplicatesWork(IncrementalWork):
         assert self.job.spec.deduplication is not None
         return self.job.spec.deduplication
 
-    def deciding(self, cache: CachedFrames) -> DataFrame:
-        night, spec = self.night, self.job.spec
-        records, new = self.history.records, self.good_news
-        return cache.keep(deciding_records(records, new, night.touched, spec, self._deduplication, cache))
-
     @contextmanager
     def replay(self, *, goes_on: bool) -> Iterator[Replay]:
-        with super().replay(goes_on=goes_on) as replay, CachedFrames() as self._frames:
-            then, now = (duplicates_in(self._aside(replay, rows)) for rows in self._then_and_now(replay))
+        with CachedFrames() as self._cache, super().replay(goes_on=goes_on) as replay:
+            self._copies = self._then_and_now(replay)
+            then, now = (duplicates_in(aside) for _, aside in self._copies)
             replay.duplicates = now - then
             yield replay
+
+    def opened(self, history: History, spec: ReplaySpec) -> Replay:
+        cache, touched, deduplication = self._cache, self.night.touched, self._deduplication
+        deciding = deciding_records(history.records, self.good_news, touched, self.job.spec, deduplication, cache)
+        own = replace(history, records=cache.keep(deciding))
+        if deduplication.needs_closes:  # no state has all milliseconds
+            return Replay(own, spec, timeline_records=history.records)
+        return super().opened(own, spec)
 
     def account(self, replay: Replay, before: DataFrame) -> Account:
         """What became of each new record, and what changed of the others of their ids."""
         job, night = self.job, self.night
         records = counted_night(job.spark, job.pipeline, job.plan, night.before.reading, night.new, job.spec)
-        then, now = (
-            counted_pairs(without(rows, self._aside(replay, rows)), job.spec, None)
-            for rows in self._then_and_now(replay)
-        )
+        then, now = (counted_pairs(without(rows, aside), job.spec, None) for rows, aside in self._copies)
         pairs = now.model_copy(update={name: getattr(now, name) - getattr(then, name) for name in _CHANGING})
         return self.beside(records, pairs, before, replay.duplicates or 0)
 
-    def _then_and_now(self, replay: Replay) -> tuple[DataFrame, DataFrame]:
-        """The records with an id of a new one: those that were read before, and all."""
-        own, read = replay.history.records, self.night.before.as_of
-        now = copies_of(own, arrived_since(own, read), self._deduplication, self._frames)
-        return cut_at(now, read), now
-
-    def _aside(self, replay: Replay, records: DataFrame) -> DataFrame:
-        closes = replay.exact_closes if self._deduplication.needs_closes else None
-        return self._deduplication.set_aside(records, self.job.spec.after_watermark, closes)
+    def _then_and_now(self, replay: Replay) -> tuple[tuple[DataFrame, DataFrame], ...]:
+        """The records with an id of a new one, those that were read before and all, each with what is set aside."""
+        own, read, deduplication = replay.history.records, self.night.before.as_of, self._deduplication
+        now = copies_of(own, arrived_since(own, read), deduplication, self._cache)
+        return tuple(
+            (rows, self._cache.keep(replay.set_aside_of(deduplication, rows))) for rows in (cut_at(now, read), now)
+        )
