@@ -18,7 +18,6 @@ from pyspark.sql import functions as F
 
 from spark_jobs.comparison.delivered import as_delivered
 from spark_jobs.comparison.emitted import (
-    AGAIN,
     AMBIGUOUS,
     LATE_OUTPUT,
     OFFSETS,
@@ -46,6 +45,7 @@ from spark_jobs.comparison.recount import (
     taken_by_cut,
     taken_by_offsets,
 )
+from spark_jobs.comparison.reopened import with_reopened
 from spark_jobs.comparison.sessions import classify_sessions
 from spark_jobs.comparison.timing_band import detected_band, open_from
 from spark_jobs.comparison.verdicts import (
@@ -192,11 +192,12 @@ class Comparer:
                     open_rows, self.emitted, self.scope, self.context, evidence=self.live.last_offsets is not None
                 )
                 open_rows = checkpointed(again)
+            open_rows = checkpointed(with_reopened(open_rows, first, self.scope, self.context, self.spans))
         else:
             if self._has_evidence:
                 open_rows = checkpointed(self._by_evidence(open_rows))
+            open_rows = checkpointed(with_reopened(open_rows, first, self.scope, self.context, self.spans))
             open_rows = checkpointed(self._by_fit(open_rows))
-        open_rows = _after_restarts(open_rows)
         tried = tuple(self.replay.spec.rules.other_values(self.replay.spec, is_whole=self.replay.has_own_timeline))
         open_rows = with_other_values(open_rows, first, self.scope, self.context, tried)
         open_rows = checkpointed(explained(open_rows, first, self.scope, self.context, self.spans))
@@ -262,7 +263,8 @@ class Comparer:
     def _by_fit(self, rows: DataFrame) -> DataFrame:
         """Classify windows that differ and have undecided records by one cut for all keys of their window end."""
         without_evidence = F.col(BASIS).isin(EvidenceKind.LOG.value, EvidenceKind.LOG_UNDECIDED.value)
-        open_question = without_evidence & (F.col(UNDECIDED) > 0) & ~F.col(AMBIGUOUS)
+        came_anew = F.col(LABEL).eqNullSafe(Label.EMITTED_AGAIN_AFTER_RESTART)
+        open_question = without_evidence & (F.col(UNDECIDED) > 0) & ~F.col(AMBIGUOUS) & ~came_anew
         differs = open_question & F.col(VERDICT).isin(*_DIFFERENT)
         ends_in_doubt = checkpointed(rows.where(differs).select(F.col(END).alias("rw_end")).distinct())
         if ends_in_doubt.isEmpty():
@@ -340,17 +342,6 @@ class Comparer:
     def _recount_columns(self) -> tuple[str, ...]:
         numbers = ("rw_was_recounted", KEPT, CERTAIN, CONTRADICTED, HELD_BACK)
         return (*numbers, *(recounted_name(v) for v in self.scope.computed))
-
-
-def _after_restarts(rows: DataFrame) -> DataFrame:
-    """A window emitted before a restart and again after it may hold only the records since then: no mismatch."""
-    again = F.col(AGAIN) & F.col(VERDICT).isin(*_DIFFERENT)
-    return rows.withColumns(
-        {
-            VERDICT: F.when(again, Verdict.UNDECIDED).otherwise(F.col(VERDICT)),
-            LABEL: F.when(again, Label.EMITTED_AGAIN_AFTER_RESTART).otherwise(F.col(LABEL)),
-        }
-    )
 
 
 _FIT_COLUMNS = (KIND, CUTS, FIT_KEYS, LEFT_OUT, SEARCHED)

@@ -192,6 +192,14 @@ class Replay:
         """A replay of the same records by other rules; its timeline is made of these records."""
         return Replay(self._given, spec)
 
+    def since(self, restart: int) -> Replay:
+        """A replay of a job that begins with the records that arrived at `restart` (epoch ms) or later."""
+        records = self._given.records.where(F.col(ARRIVAL) >= F.lit(restart))
+        later = tuple(one for one in self.spec.restarts if one > restart)
+        other = Replay(replace(self._given, records=records), replace(self.spec, restarts=later))
+        other.set_aside = self.set_aside
+        return other
+
     @cached_property
     def has_own_timeline(self) -> bool:
         """Whether the timeline is made of the history's records, and of nothing that an earlier process has kept."""
