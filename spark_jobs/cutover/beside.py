@@ -8,7 +8,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
-from spark_jobs.comparison.join_keys import join_columns, with_join_keys
+from spark_jobs.comparison.join_keys import hashed_columns, with_window_hash
 from spark_jobs.comparison.verdicts import same
 from spark_jobs.replay.assign import END, START
 from spark_jobs.replay.rounding import rounding_name
@@ -32,9 +32,9 @@ def beside(
     that differ, where both have it; `rw_differs`: whether there are any; and of either table the columns `carried`, as
     `rw_expected_<name>` and `rw_found_<name>`, null where it has none.
     """
-    on = join_columns(keys)
-    left = with_join_keys(expected, keys).withColumn(EXPECTED, _struct(values))
-    right = with_join_keys(found, keys).withColumn(FOUND, _struct(values))
+    on = hashed_columns(keys)
+    left = with_window_hash(expected, keys).withColumn(EXPECTED, _struct(values))
+    right = with_window_hash(found, keys).withColumn(FOUND, _struct(values))
     types = {field.name: field.dataType for field in expected.schema}
     others = {field.name: field.dataType for field in found.schema}
 

@@ -87,6 +87,7 @@ def _measured(spark: SparkSession, own: Pipeline, variant: Variant, plan: Plan, 
         windows = cache.keep(_windows(replay.with_aggregates(more), pipeline, plan))
         counted = windows.agg(
             F.count_if(F.col(ON_TIME) + F.col(LATE) > 0).alias("windows"),
+            F.count_if(F.col(STATE) == "closed").alias("closed"),
             *(F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in (DROPPED, LATE)),
             _delays("first", F.col(_CLOSED)),
             _delays("last", F.greatest(F.col(_CLOSED), F.when(F.col(LATE) > 0, F.col(_LAST)))),
@@ -101,7 +102,7 @@ def _measured(spark: SparkSession, own: Pipeline, variant: Variant, plan: Plan, 
             first=_delay(counted["first"]),
             last=_delay(counted["last"]),
             state=_state(windows, spec),
-            against=_against(spark, own, windows, spec),
+            against=_against(spark, own, windows, counted["closed"], spec),
         )
 
 
@@ -127,8 +128,8 @@ def _dropped(replay: Replay, plan: Plan, pairs: int) -> int:
 def _delays(name: str, at: Column) -> Column:
     """How long after the window's end `at` is, of the windows that the watermark closed."""
     after = F.when((F.col(_CLOSED) < F.lit(NEVER)) & (F.col(STATE) == "closed"), at - F.col(END))
-    shares = {"median": F.percentile_approx(after, 0.5), "most_95": F.percentile_approx(after, 0.95)}
-    return F.struct(*(value.alias(of) for of, value in shares.items()), F.max(after).alias("longest")).alias(name)
+    shares = F.percentile_approx(after, [0.5, 0.95])  # one sketch gives both
+    return F.struct(shares[0].alias("median"), shares[1].alias("most_95"), F.max(after).alias("longest")).alias(name)
 
 
 def _delay(found: t.Row) -> Delay | None:
@@ -161,8 +162,8 @@ def _state(windows: DataFrame, spec: ReplaySpec) -> int:
     return int(change.cumsum().max())
 
 
-def _against(spark: SparkSession, own: Pipeline, windows: DataFrame, spec: ReplaySpec) -> Against | None:
-    """The windows with a value beside the published ones."""
+def _against(spark: SparkSession, own: Pipeline, windows: DataFrame, closed: int, spec: ReplaySpec) -> Against | None:
+    """The windows with a value, so many as are `closed`, beside the published ones."""
     table = Tables.of(own).windows
     if not spark.catalog.tableExists(table):
         return None
@@ -180,21 +181,22 @@ def _against(spark: SparkSession, own: Pipeline, windows: DataFrame, spec: Repla
         for name in numeric
     ]
     both = is_here & is_there
-    row = joined.agg(
-        F.count_if(both & ~differs).alias("same"),
-        F.count_if(both & differs).alias("different"),
-        F.count_if(~is_here).alias("only_published"),
-        F.count_if(~is_there).alias("only_here"),
-        *(F.max(one).alias(f"largest_{i}") for i, one in enumerate(far)),
-        *(F.sum(one).alias(f"total_{i}") for i, one in enumerate(far)),
-    ).collect()[0]
-    changed = joined.where(~both | differs)
-    return Against(
-        **{name: row[name] for name in ("same", "different", "only_published", "only_here")},
-        largest={name: row[f"largest_{i}"] or 0.0 for i, name in enumerate(numeric)},
-        total={name: row[f"total_{i}"] or 0.0 for i, name in enumerate(numeric)},
-        samples=tuple(_samples(changed, keys, names)) if names else (),
-    )
+    with CachedFrames() as cache:
+        changed = cache.keep(joined.where(~both | differs))
+        row = changed.agg(
+            F.count_if(both).alias("different"),
+            F.count_if(~is_here).alias("only_published"),
+            F.count_if(~is_there).alias("only_here"),
+            *(F.max(one).alias(f"largest_{i}") for i, one in enumerate(far)),
+            *(F.sum(one).alias(f"total_{i}") for i, one in enumerate(far)),
+        ).collect()[0]
+        return Against(
+            same=closed - row["different"] - row["only_here"],
+            **{name: row[name] for name in ("different", "only_published", "only_here")},
+            largest={name: row[f"largest_{i}"] or 0.0 for i, name in enumerate(numeric)},
+            total={name: row[f"total_{i}"] or 0.0 for i, name in enumerate(numeric)},
+            samples=tuple(_samples(changed, keys, names)) if names else (),
+        )
 
 
 def _value(side: str, name: str) -> Column:
