@@ -304,13 +304,13 @@ def replay_sessions(
 
     group = F.unhex(F.sha2(F.to_json(F.struct(*spec.keys, START)), 256)).substr(1, _GROUP_BYTES)
     marked = dirty.withColumn(GROUP, group)
-    members_of = cache.keep(_records_of(part, marked, spec, max(1, length // handed_over), handed_over))
+    members = cache.keep(members_of(part, marked, spec, max(1, length // handed_over), handed_over))
     work = SessionWork(spec, finer, cells, flushes, cache, exactly=exact_positions)
-    classified, exact_timeline = spec.session_rules.operate_sessions(members_of, work)
+    classified, exact_timeline = spec.session_rules.operate_sessions(members, work)
     failed = classified.where(_is(RowKind.FAILURE)).agg(F.min(F.struct(*position_names("f")))).collect()[0][0]
     failure = None if failed is None else Position(*failed)
-    faithful = _faithful_rows(classified, members_of, spec)
-    late = _late_rows(classified, members_of, spec, span, cells, exact_timeline)
+    faithful = _faithful_rows(classified, members, spec)
+    late = _late_rows(classified, members, spec, span, cells, exact_timeline)
     combined = _with_complete(faithful, marked, classified, spec)
     if not exact_positions:
         combined = combined.withColumns(_no_position())
@@ -410,19 +410,20 @@ def _with_positions(clean: DataFrame, spec: ReplaySpec, cells: ThresholdCells, t
     return cells.closed(unplaced, "rw_x", FIRED, timeline).drop("rw_x")
 
 
-def _records_of(base: DataFrame, marked: DataFrame, spec: ReplaySpec, span: int, count: int) -> DataFrame:
-    """The records of the sessions `marked`, with the session's group.
+def members_of(base: DataFrame, sessions: DataFrame, spec: ReplaySpec, span: int, count: int) -> DataFrame:
+    """The records of the `count` complete sessions, with the session's group where it has one.
 
     A key may have thousands of these sessions: records meet only those that touch the same span of time. With spans as
     long as sessions are on average (ms), few sessions of a key touch one span, and few spans one session.
     """
     first, last = (divided(time, span) for time in (F.col(START), F.col(END) - F.lit(1)))
-    sessions = marked.select(
+    groups = [GROUP] if GROUP in sessions.columns else []
+    sessions = sessions.select(
         *others(spec.keys),
         F.col(START).alias("rw_low"),
         F.col(END).alias("rw_high"),
         F.explode(F.sequence(first, last)).alias("rw_span"),
-        GROUP,
+        *groups,
     )
     meets = divided(F.col(_TS), span) == F.col("rw_span")
     inside = (F.col(_TS) >= F.col("rw_low")) & (F.col(_TS) < F.col("rw_high"))

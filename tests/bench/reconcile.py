@@ -101,7 +101,7 @@ def reconcile(bench: Bench) -> Iterator[Row]:
 
 
 def shapes(bench: Bench) -> Iterator[Row]:
-    """The same with 1 % late by up to thirty days, behind a deduplication and with a lookup."""
+    """The same with 1 % late by up to thirty days, behind a deduplication, with a lookup, and of sessions."""
     data, spark = dataset(bench.spark, bench.home, bench.records), bench.spark
     spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {NAMESPACE}")
     regions = f"{NAMESPACE}.regions"
@@ -115,6 +115,7 @@ def shapes(bench: Bench) -> Iterator[Row]:
             "lookup": {"table": regions, "on": {"code": f"CAST(key_{KEYS} AS INT)"}, "as_of": "run"},
             "keys": {"key": f"key_{KEYS}", "region": "region"},
         },
+        "sessions": {"window": {"type": "session", "gap": "10 min"}},
     }
     try:
         for name, more in forms.items():

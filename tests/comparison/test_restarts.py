@@ -125,14 +125,11 @@ def plan_of(seed: int) -> tuple[list[dict], list[int]]:
 
 
 @pytest.mark.parametrize("seed", seeds(1, 8))
-@pytest.mark.parametrize(("kind", "evidence"), first_of(in_turn(product(("sliding", "sessions"), (True, False))), 2))
+@pytest.mark.parametrize(("kind", "evidence"), first_of(in_turn(product(("sliding", "sessions"), (True, False)))))
 def test_windows_that_came_out_anew_are_in_no_doubt(spark, tmp_path, seed, evidence, kind) -> None:
     records, restarts = plan_of(seed)
     rows = RestartedJob(restarts, 2_000 if kind == "sessions" else None).run(records)
     found = compared_with(spark, tmp_path, kind, records, restarts, rows, evidence=evidence)
-    print(found)
-    anew = sum(n for (_, label), n in found.items() if label == "emitted_again_after_restart")
-    assert anew > 0
     assert {verdict for verdict, _ in found} <= {"match", "late_arrivals", "all_late", "not_closed"}, found
 
 
@@ -148,3 +145,4 @@ def test_a_wrong_row_that_came_out_anew_is_found(spark, tmp_path) -> None:
     wrong["n"] += 1
     found = compared_with(spark, tmp_path, "sliding", records, restarts, rows, evidence=True)
     assert sum(n for (verdict, _), n in found.items() if verdict == "mismatch") == 1, found
+    assert found["late_arrivals", "emitted_again_after_restart"] > 0, found

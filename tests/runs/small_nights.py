@@ -65,13 +65,16 @@ def tables_of(spark: SparkSession, defined: Pipeline) -> list[list[str]]:
     return [rows(spark.table(name)) for name in (tables.windows, tables.late)]
 
 
-def assert_history_is_whole(spark: SparkSession, defined: Pipeline) -> None:
-    """Revisions count from 1 without a hole, one follows the other in time, and the last one is what readers see."""
-    facts = PublishedTable(spark, Tables.of(defined).windows)
+def assert_history_is_whole(spark: SparkSession, defined: Pipeline, by: tuple[str, ...] = ()) -> None:
+    """Revisions count from 1 without a hole, one follows the other in time, and the last one is what readers see.
+
+    `by`: more columns that tell one window from another, such as the pane.
+    """
+    facts, identity = PublishedTable(spark, Tables.of(defined).windows), ("k", "window_start", "window_end", *by)
     lives: dict[tuple, list] = {}
     for row in facts.revisions().collect():
-        lives.setdefault((row["k"], row["window_start"], row["window_end"]), []).append(row)
-    current = {(r["k"], r["window_start"], r["window_end"]): r for r in facts.current().collect()}
+        lives.setdefault(tuple(row[name] for name in identity), []).append(row)
+    current = {tuple(r[name] for name in identity): r for r in facts.current().collect()}
     for window, life in lives.items():
         life.sort(key=lambda row: row["revision"])
         assert [row["revision"] for row in life] == list(range(1, len(life) + 1))

@@ -15,6 +15,7 @@ TOPIC = "orders"
 WINDOWS = {
     "tumbling": {"type": "tumbling", "size": "1 min"},
     "sliding": {"type": "sliding", "size": "2 min", "slide": "30 s"},
+    "session": {"type": "session", "gap": "8 s"},
 }
 
 

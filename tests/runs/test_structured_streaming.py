@@ -57,6 +57,9 @@ def over_topic(query: LiveQuery, servers: str, topic: str, name: str, window: di
     return defined(query, history, "json", name, window, **more)
 
 
+COMPARED_WHOLE = "a full run: the live job's sessions are compared as a whole"
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("mode", "window"), first_of([("append", "tumbling"), ("append", "session"), ("update", "tumbling")])
@@ -91,7 +94,7 @@ def test_what_a_query_emitted_is_what_its_checkpoint_gives(
     assert backfilled(spark, pipeline)[0] == found
     live.run([lambda: None])
     result = reconcile(spark, pipeline, NoProgress())
-    assert result.note == ("a full run: sessions are read as a whole" if window == "session" else "")
+    assert result.note == (COMPARED_WHOLE if window == "session" else "")
     assert (result.continued_from is None) == (window == "session")
     last = {(row["k"], row["s"], row["e"]): row for row in live.emitted()}
     rows = spark.table(result.tables.windows).where("pane IS NOT NULL").collect()

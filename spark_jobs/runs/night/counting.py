@@ -14,7 +14,7 @@ from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.eventtime.windows import AnySessionWindows
 from spark_jobs.pins import PartitionRange, ends_of
 from spark_jobs.replay.assign import in_window_time, latest_start, windows_of_each
-from spark_jobs.replay.columns import ADMITTED, DROPPED, ERASED, EVENT_TIME, OFFSET, STATE, end_offset, records_in
+from spark_jobs.replay.columns import ADMITTED, DROPPED, ERASED, EVENT_TIME, LATE, OFFSET, STATE, end_offset, records_in
 from spark_jobs.replay.spec import Mode, ReplaySpec
 from spark_jobs.runs.night.account import Account
 from spark_jobs.runs.night.reading import Reading
@@ -206,6 +206,8 @@ def _of_topic(
 
 _NOT_OUT = ("open", "not_emitted")
 """States of sessions that the live job has not let out as they are."""
+SESSIONS_UNSAID = "sessions that are not out yet count no records, and those that came out again count some twice"
+"""Why nobody can say how many pairs sessions count."""
 
 
 def _is_placed(pipeline: Pipeline, records: DataFrame) -> Column:
@@ -261,13 +263,25 @@ def pairs_in(windows: DataFrame) -> int:
     return int(windows.agg(F.sum(records_in(windows))).collect()[0][0] or 0)
 
 
-def pairs_in_sessions(sessions: DataFrame, late: DataFrame | None, spec: ReplaySpec, *, is_out: bool) -> int | None:
-    """The pairs that sessions count, and the late records that lie in none; None where sessions are not out yet.
+def are_out_once(sessions: DataFrame) -> bool:
+    """Whether the live job has let out all of these sessions, and each of their records in one of them alone.
 
-    Those count no records so far. `late`: the late records, where only the live job's sessions have rows; `is_out`:
+    Others count no records so far. A late record that is allowed lets its session out again, joined with others and
+    with bounds of its own; the rows of before stay.
+    """
+    if STATE not in sessions.columns:
+        return True
+    again = F.coalesce(F.col(LATE), F.lit(0)) > 0 if LATE in sessions.columns else F.lit(False)
+    return sessions.where(F.col(STATE).isin(*_NOT_OUT) | again).isEmpty()
+
+
+def pairs_in_sessions(sessions: DataFrame, late: DataFrame | None, spec: ReplaySpec, *, is_out: bool) -> int | None:
+    """The pairs that sessions count, and the late records that lie in none; None where not each is out once.
+
+    `late`: the late records, where only the live job's sessions have rows; `is_out`:
     whether the end of the input lets all of them out, since the others have no row then.
     """
-    if STATE in sessions.columns and not sessions.where(F.col(STATE).isin(*_NOT_OUT)).isEmpty():
+    if not are_out_once(sessions):
         return None
     if late is None or spec.mode is not Mode.FAITHFUL:
         return pairs_in(sessions)

@@ -19,8 +19,9 @@ from spark_jobs.definition.instants import format_instant
 from spark_jobs.definition.mode import Mode
 from spark_jobs.definition.union import of_input, partition_in_words
 from spark_jobs.engines import Recorded, live_engine
-from spark_jobs.eventtime.flink.wall_clock import WallClockWindows, disorder
+from spark_jobs.eventtime.flink.wall_clock import WallClockSessions, WallClockWindows, disorder
 from spark_jobs.eventtime.ranges import TimeRange
+from spark_jobs.eventtime.windows import AnyWindows
 from spark_jobs.lakehouse.ledger import Ledger
 from spark_jobs.lakehouse.publication import TableAt
 from spark_jobs.lakehouse.published_table import PublishedTable
@@ -52,6 +53,7 @@ from spark_jobs.runs.night.duplicates import copies_of, why_decided_anew
 from spark_jobs.runs.night.evidence import Beside
 from spark_jobs.runs.night.looked_up import why_looked_up_anew
 from spark_jobs.runs.night.reading import Reading
+from spark_jobs.runs.night.sessions import affected_sessions
 from spark_jobs.runs.night.taken import identities_of, positions_of, read_whole, refuse_another_topic, take_new
 from spark_jobs.runs.planning.plan import arrival_limit, make_plan, planned_records
 from spark_jobs.runs.planning.plan_document import Plan
@@ -62,6 +64,7 @@ from spark_jobs.runs.work.duplicates_night import DuplicatesWork
 from spark_jobs.runs.work.evaluation import EndPolicy, Evaluator
 from spark_jobs.runs.work.job import RunResult, chosen_run_id, job_of
 from spark_jobs.runs.work.progress import Progress
+from spark_jobs.runs.work.sessions_night import SessionsWork
 from spark_jobs.runs.work.stages import ReplayChunk, chunk_stages
 from spark_jobs.sources import (
     Clocks,
@@ -152,8 +155,8 @@ def reconcile(
 ) -> RunResult:
     """Bring the published windows to what has arrived before `until` (epoch ms; default: all that is there).
 
-    The tables are then those of a full run at the same end offsets. A first run, another definition, sessions, and a
-    new partition are full runs; `result.note` says so. What a live job records of its reading (`Recorded`) arrives when
+    The tables are then those of a full run at the same end offsets. A first run, another definition, and a new
+    partition are full runs; `result.note` says so. What a live job records of its reading (`Recorded`) arrives when
     it is recorded. Where a run has been published that saw what arrived at `until` or later, this one compares only: it
     must not take back what is known now.
 
@@ -199,13 +202,19 @@ def reconcile(
         started = now()
         chosen = chosen_run_id(pipeline, run_id, started)
         job = job_of(spark, pipeline, night.plan, progress, chosen, RunKind.RECONCILE, attempt=new_token(), **common)
-        work = (IncrementalWork if job.spec.deduplication is None else DuplicatesWork)(job, night)
+        work = _work_of(job.spec)(job, night)
         check_quarantine(job)
         refuse_missing_event_time(pipeline, night.plan, replace(work.history, records=work.good_news))
         result = Evaluator(work, end_policy, started=started, asked=asked).evaluate()
         if night.idle:
             result.note = night.note
         return result
+
+
+def _work_of(spec: ReplaySpec) -> type[IncrementalWork]:
+    if spec.has_sessions:
+        return SessionsWork
+    return IncrementalWork if spec.deduplication is None else DuplicatesWork
 
 
 @contextmanager
@@ -353,8 +362,8 @@ class _Facts(Facts):
             names = names_of(self._pipeline)
             refuse_another_topic(self._beside.identities, self.before.read, self._opened, names)
             found = self._beside.evidence()
-        is_whole = found.sign is Sign.GONE and self._pipeline.deduplicate is not None
-        return Evidence(Sign.UNPROVEN, _GONE_WHOLE) if is_whole else found
+        why = _gone_whole(self._pipeline) if found.sign is Sign.GONE else ""
+        return Evidence(Sign.UNPROVEN, why) if why else found
 
     @cached_property
     def _later(self) -> DataFrame:
@@ -409,10 +418,17 @@ class _Facts(Facts):
                     since=self.before.as_of,
                     known=self.before.reading.known,
                 ),
-                lambda: affected_windows(good(self._new), self._spec, self.before, self._published, self._cache),
+                self._touched_by_new,
                 lambda: 0 if without_place is None else self._came_unplaced(without_place),
             )
         return seen, touched, came_unplaced
+
+    def _touched_by_new(self) -> AffectedWindows:
+        new, spec, before = good(self._new), self._spec, self.before
+        if not spec.has_sessions:
+            return affected_windows(new, spec, before, self._published, self._cache)
+        windows = self._spark.table(self._tables.windows)
+        return affected_sessions(new, spec, before, windows, self._published, self._cache)
 
     def _came_unplaced(self, records: DataFrame) -> int:
         """How many records without a place in the log have come since; where nobody knows, those not in quarantine."""
@@ -520,22 +536,28 @@ class _Facts(Facts):
         return take_new(pipeline, identities, before, later, self._new, known, lacks=decision.lacks)
 
 
-_GONE_WHOLE = "records are gone, and whether they were the first of their ids is found in the whole history"
+def _gone_whole(pipeline: Pipeline) -> str:
+    """Why all windows are computed where records are gone; empty: those that records touch are enough."""
+    if pipeline.deduplicate is not None:
+        return "records are gone, and whether they were the first of their ids is found in the whole history"
+    if windows_of(pipeline).is_merging:
+        return "records are gone, and which sessions they were in is found in the whole history"
+    return ""
 
 
 def _why_full(pipeline: Pipeline, before: PreviousRun, limit: int | None, recorded: Recorded | None) -> str:
     """Why a night cannot go on from the run `before`; empty: it can. `limit`: arrivals from then on are ahead."""
-    if windows_of(pipeline).is_merging:
-        return "sessions are read as a whole"
+    windows = windows_of(pipeline)
+    if windows.is_merging and (why := _why_sessions_whole(pipeline, windows)):
+        return why
     if pipeline.deduplicate is not None and pipeline.live is not None:
         return "what the live job made behind a deduplication is compared as a whole"
-    if pipeline.deduplicate is not None and before.reading.has_gone:
-        return _GONE_WHOLE
+    if before.reading.has_gone and (why := _gone_whole(pipeline)):
+        return why
     if recorded is not None and not recorded.agrees_with(before.state):
         return f"what the live job had read is not known to be what run {before.run_id} knew of it"
     if restarts_of(pipeline):
         return "the live job was restarted: its timeline is made as a whole"
-    windows = windows_of(pipeline)
     if isinstance(windows, WallClockWindows) and disorder(windows.zone):
         return f"windows in the wall clock of {windows.zone.key} need not close in order: they are read as a whole"
     if holds_back(pipeline):
@@ -548,6 +570,19 @@ def _why_full(pipeline: Pipeline, before: PreviousRun, limit: int | None, record
     if limit is not None and before.processing_time_end >= limit:
         at = format_instant(before.processing_time_end)
         return f"run {before.run_id} has read an arrival that is ahead of the clock ({at})"
+    return ""
+
+
+def _why_sessions_whole(pipeline: Pipeline, windows: AnyWindows) -> str:
+    """Why sessions are computed as a whole; empty: those that new records reach are enough."""
+    if pipeline.live is not None:
+        return "the live job's sessions are compared as a whole"
+    if pipeline.deduplicate is not None:
+        return "sessions behind a deduplication are read as a whole"
+    if isinstance(windows, WallClockSessions):
+        return f"sessions in the wall clock of {windows.zone.key} are read as a whole"
+    if pipeline.mode is Mode.FAITHFUL:
+        return "the published sessions do not say where late records lie: all are computed"
     return ""
 
 

@@ -27,7 +27,14 @@ from spark_jobs.runs.life.documents import ChunkDocument, StagedRange
 from spark_jobs.runs.life.start import from_table, full_range, keep_reasons
 from spark_jobs.runs.night.account import Account, joined
 from spark_jobs.runs.night.affected import AffectedWindows, PreviousRun
-from spark_jobs.runs.night.counting import counted_night, counted_pairs, counted_whole, pairs_in, pairs_in_sessions
+from spark_jobs.runs.night.counting import (
+    SESSIONS_UNSAID,
+    counted_night,
+    counted_pairs,
+    counted_whole,
+    pairs_in,
+    pairs_in_sessions,
+)
 from spark_jobs.runs.night.retained import keep_of_range, keep_touched
 from spark_jobs.runs.planning.chunking import chunks_of
 from spark_jobs.runs.planning.plan import read_planned
@@ -106,9 +113,7 @@ class FullWork:
         if PANE in counted.columns and STATE in counted.columns:
             counted = counted.where(is_last_pane(job.spec))
         aside = 0 if job.spec.deduplication is None else job.result.counts.records_duplicate
-        return joined(
-            records, pairs, self._pairs_of(counted, replay), aside, why="sessions that are not out yet count no records"
-        )
+        return joined(records, pairs, self._pairs_of(counted, replay), aside, why=SESSIONS_UNSAID)
 
     def _pairs_of(self, windows: DataFrame, replay: Replay) -> int | None:
         spec, is_faithful = self.job.spec, self.job.is_faithful
@@ -189,10 +194,19 @@ class IncrementalWork:
             parts = [(chunk, touched.pairs) for chunk in chunks_of(windows, before)]
         return parts
 
+    @property
+    def late_spans(self) -> Sequence[TimeRange]:
+        """The slices in which late records are looked for: those of the new records, since only these can be late."""
+        return self.night.plan.chunks
+
+    def late_of(self, replay: Replay, span: TimeRange) -> DataFrame:
+        """The late records among the new ones, of the windows with a start in one of the slices."""
+        return replay.late(span, self.night.plan.span, self.good_news)
+
     def staged(self) -> StagedRange:
         touched = self.night.touched
         order = [StagedPart.TOUCHED] if touched.older else []
-        order += [StagedPart.WINDOWS] * len(self.parts) + [StagedPart.LATE] * len(self.night.plan.chunks)
+        order += [StagedPart.WINDOWS] * len(self.parts) + [StagedPart.LATE] * len(self.late_spans)
         has_quarantine = bool(self.night.plan.quarantined)
         expected: dict[str, tuple[int, ...]] = {StagedPart.QUARANTINE.value: (0,)} if has_quarantine else {}
         for number, part in enumerate(order, 1):
@@ -221,14 +235,14 @@ class IncrementalWork:
         return Replay(history, spec, state=before.state, timeline_records=self.good_news, earlier=before.steps)
 
     def stage(self, replay: Replay, stage: ReplayChunk | ReplayTouched) -> None:
-        plan, touched = self.night.plan, self.night.touched
+        touched = self.night.touched
         with self.job.stage("windows", f"in {len(self.parts)} parts, and late records"):
             rows: list[tuple[StagedPart, Callable[[], DataFrame]]] = []
             pairs = touched.pairs
             if touched.older is not None and pairs is not None:
                 rows.append((StagedPart.TOUCHED, lambda: pairs))
             rows += [(StagedPart.WINDOWS, partial(replay.windows, chunk, only=only)) for chunk, only in self.parts]
-            rows += [(StagedPart.LATE, partial(replay.late, chunk, plan.span, self.good_news)) for chunk in plan.chunks]
+            rows += [(StagedPart.LATE, partial(self.late_of, replay, span)) for span in self.late_spans]
             stage_parallel(self.job, replay, rows)
 
     def keep(self, staged: StagedRange, replay: Replay) -> None:

@@ -37,7 +37,7 @@ ROWS: list[tuple[Known, NightDecision]] = [
     (Known(has_new_partition=True), ReadAll("there is a new partition")),
     (Known(ahead="the state is ahead"), ReadAll("the state is ahead")),
     (Known(ahead="the state is ahead", has_new=False), Nothing()),
-    (Known(whole_only="sessions are read as a whole"), ReadAll("sessions are read as a whole")),
+    (Known(whole_only="sessions are compared as a whole"), ReadAll("sessions are compared as a whole")),
     (Known(no_start="nothing has been published yet"), ReadAll("nothing has been published yet")),
     (Known(no_start="no run", whole_only="sessions"), ReadAll("no run")),
     (Known(rival="r1", no_start="no run"), ReadAll("run r1 has read more than this one", "r1")),
