@@ -192,11 +192,10 @@ class Comparer:
                     open_rows, self.emitted, self.scope, self.context, evidence=self.live.last_offsets is not None
                 )
                 open_rows = checkpointed(again)
-            open_rows = checkpointed(with_reopened(open_rows, first, self.scope, self.context, self.spans))
-        else:
-            if self._has_evidence:
-                open_rows = checkpointed(self._by_evidence(open_rows))
-            open_rows = checkpointed(with_reopened(open_rows, first, self.scope, self.context, self.spans))
+        elif self._has_evidence:
+            open_rows = checkpointed(self._by_evidence(open_rows))
+        open_rows = with_reopened(open_rows, first, self.scope, self.context, self.spans)
+        if not self.replay.merges:
             open_rows = checkpointed(self._by_fit(open_rows))
         tried = tuple(self.replay.spec.rules.other_values(self.replay.spec, is_whole=self.replay.has_own_timeline))
         open_rows = with_other_values(open_rows, first, self.scope, self.context, tried)

@@ -50,7 +50,7 @@ from spark_jobs.replay.columns import ARRIVAL, STATE, position_names, record_pos
 from spark_jobs.replay.spec import complete_name
 
 MAX_REOPENED = 20_000
-"""The most windows that differ that are looked for behind restarts; a window that came out twice stays undecided."""
+"""The most windows that differ that are looked for behind restarts; the others stay as they were found."""
 
 _DOUBTS, _NEAR, _IS_OUT, _RESTART, _AGREES = "rw_doubts", "rw_near", "rw_is_out", "rw_restart", "rw_agrees"
 _TOUCHED_END = "rw_touched_end"
@@ -84,7 +84,8 @@ def with_reopened(
     earliest = F.min_by(F.struct(_AGREES, *values), F.struct(~F.col(_AGREES), F.col(_RESTART)))
     best = judged.groupBy(*window).agg(earliest.alias("rw_best"), F.max(F.col(_DOUBTS) > 0).alias(_DOUBTS))
     best = checkpointed(best.select(*window, "rw_best.*", _DOUBTS))
-    return _decided(rows.join(best, window, "left"), differs, scope, context).drop(_AGREES, _DOUBTS, *values)
+    decided = _decided(rows.join(best, window, "left"), differs, scope, context)
+    return checkpointed(decided.drop(_AGREES, _DOUBTS, *values))
 
 
 def _decided(joined: DataFrame, differs: Column, scope: ComparisonScope, context: RecountContext) -> DataFrame:
@@ -95,7 +96,6 @@ def _decided(joined: DataFrame, differs: Column, scope: ComparisonScope, context
     complete = all_same(joined, scope, emitted_name, complete_name)
     as_it_should_be = F.when(complete, Verdict.MATCH).otherwise(Verdict.LATE_ARRIVALS)
     verdict = F.when(explains, as_it_should_be).when(in_doubt, Verdict.UNDECIDED)
-    none = F.lit(None)
     values = {v: F.when(explains, F.col(recounted_name(v))).otherwise(F.col(v)) for v in scope.computed}
     return joined.withColumns(
         {
@@ -104,7 +104,7 @@ def _decided(joined: DataFrame, differs: Column, scope: ComparisonScope, context
             BASIS: F.when(explains & (F.col(BASIS) == EvidenceKind.LOG_UNDECIDED), EvidenceKind.LOG).otherwise(
                 F.col(BASIS)
             ),
-            DIFFERS: F.when(explains, none).otherwise(F.col(DIFFERS)),
+            DIFFERS: F.when(~explains, F.col(DIFFERS)),
             "contradicted": F.when(explains, 0).otherwise(F.col("contradicted")),
             **values,
         }

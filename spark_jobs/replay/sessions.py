@@ -56,6 +56,8 @@ from spark_jobs.spark.joins import OTHER, others, same
 SESSION_START = "rw_ts"
 SESSION_END = "rw_end"
 """The bounds of a record's own session, before any merge (ms)."""
+SESSION_NUMBER = "rw_session"
+"""Which of its key's complete sessions a row is a part of."""
 _TS = SESSION_START
 _END = SESSION_END
 _QUERY = "rw_query"
@@ -234,20 +236,23 @@ def in_micros(records: DataFrame, time: str) -> Column:
     return F.col(time) * F.lit(1000) + F.col(MICROS) if MICROS in records.columns else F.col(time)
 
 
+def with_session_numbers(parts: DataFrame, spec: ReplaySpec, start: str, end: str) -> DataFrame:
+    """Add `SESSION_NUMBER`: rows of a key that overlap or touch, from their `start` to their `end`, have one number."""
+    keys = ", ".join(f"`{key}`" for key in spec.keys)
+    by = f"PARTITION BY {keys} ORDER BY {start}" if keys else f"ORDER BY {start}"
+    reach = F.expr(f"max({end}) OVER ({by} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)")
+    number = F.expr(f"sum(rw_new) OVER ({by} ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)")
+    begins = F.when(reach.isNull() | (F.col(start) > reach), 1).otherwise(0)
+    return parts.withColumn("rw_new", begins).withColumn(SESSION_NUMBER, number)
+
+
 def sessionize(records: DataFrame, spec: ReplaySpec, suspicious: Column) -> DataFrame:
     """Complete sessions: keys, window_start, window_end, complete aggregates, count, `rw_suspicious`."""
-    keys = ", ".join(f"`{key}`" for key in spec.keys)
-    by = f"PARTITION BY {keys} ORDER BY rw_from" if keys else "ORDER BY rw_from"
-    reach = F.expr(f"max(rw_to) OVER ({by} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)")
     bounds = {"rw_from": in_micros(records, _TS), "rw_to": in_micros(records, _END)}
-    numbered = (
-        records.withColumns({"rw_suspicious": suspicious, **bounds})
-        .withColumn("rw_new", F.when(reach.isNull() | (F.col("rw_from") > reach), 1).otherwise(0))
-        .withColumn("rw_session", F.expr(f"sum(rw_new) OVER ({by} ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)"))
-    )
+    numbered = with_session_numbers(records.withColumns({"rw_suspicious": suspicious, **bounds}), spec, *bounds)
     values = [F.expr(text).alias(complete_name(name)) for name, text in spec.aggregates.items()]
     return (
-        numbered.groupBy(*spec.keys, "rw_session")
+        numbered.groupBy(*spec.keys, SESSION_NUMBER)
         .agg(
             F.min(_TS).alias(START),
             F.max(_END).alias(END),
@@ -255,7 +260,7 @@ def sessionize(records: DataFrame, spec: ReplaySpec, suspicious: Column) -> Data
             F.expr("count(*)").alias("rw_all"),
             F.max("rw_suspicious").alias("rw_suspicious"),
         )
-        .drop("rw_session")
+        .drop(SESSION_NUMBER)
     )
 
 

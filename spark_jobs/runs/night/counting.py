@@ -278,8 +278,8 @@ def are_out_once(sessions: DataFrame) -> bool:
 def pairs_in_sessions(sessions: DataFrame, late: DataFrame | None, spec: ReplaySpec, *, is_out: bool) -> int | None:
     """The pairs that sessions count, and the late records that lie in none; None where not each is out once.
 
-    `late`: the late records, where only the live job's sessions have rows; `is_out`:
-    whether the end of the input lets all of them out, since the others have no row then.
+    `late`: the late records, where only the live job's sessions have rows; `is_out`: whether the end of the input lets
+    all of them out, since the others have no row then.
     """
     if not are_out_once(sessions):
         return None

@@ -16,12 +16,19 @@ from pyspark.sql import functions as F
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.replay.assign import END, START
 from spark_jobs.replay.columns import EVENT_TIME
-from spark_jobs.replay.sessions import SESSION_END, SESSION_START, members_of, with_sessions_columns
+from spark_jobs.replay.sessions import (
+    SESSION_END,
+    SESSION_NUMBER,
+    SESSION_START,
+    members_of,
+    with_session_numbers,
+    with_sessions_columns,
+)
 from spark_jobs.replay.spec import ReplaySpec
 from spark_jobs.runs.night.affected import AffectedWindows, PreviousRun
 from spark_jobs.spark.cached import CachedFrames
 
-_IS_NEW, _IS_PUBLISHED, _NUMBER = "rw_is_new", "rw_is_published", "rw_number"
+_IS_NEW, _IS_PUBLISHED = "rw_is_new", "rw_is_published"
 
 
 @dataclass(frozen=True)
@@ -53,26 +60,16 @@ def affected_sessions(
         F.lit(True).alias(_IS_NEW),
         F.lit(False).alias(_IS_PUBLISHED),
     )
-    together = _numbered(known.unionByName(own), spec)
-    of_session = [*(f"`{key}`" for key in spec.keys), _NUMBER]
+    together = with_session_numbers(known.unionByName(own), spec, START, END)
+    of_session = [*(f"`{key}`" for key in spec.keys), SESSION_NUMBER]
     is_reached = F.max(_IS_NEW).over(Window.partitionBy(*of_session))
     reached = cache.keep(together.withColumn("rw_is_reached", is_reached).where("rw_is_reached"))
-    whole = reached.groupBy(*of_session).agg(F.min(START).alias(START), F.max(END).alias(END)).drop(_NUMBER)
+    whole = reached.groupBy(*of_session).agg(F.min(START).alias(START), F.max(END).alias(END)).drop(SESSION_NUMBER)
     pairs = reached.where(_IS_PUBLISHED).select(*spec.keys, START, END)
     first, last = whole.agg(F.min(START), F.max(END)).collect()[0]
     if first is None:
         return AffectedSessions(TimeRange(published.end, published.end), None, None, whole)
     return AffectedSessions(TimeRange(last, last), TimeRange(first, last), pairs, whole)
-
-
-def _numbered(sessions: DataFrame, spec: ReplaySpec) -> DataFrame:
-    """Each session of a key with the number of the whole one that it is a part of: what overlaps or touches."""
-    keys = ", ".join(f"`{key}`" for key in spec.keys)
-    by = f"PARTITION BY {keys} ORDER BY {START}" if keys else f"ORDER BY {START}"
-    reach = F.expr(f"max({END}) OVER ({by} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)")
-    begins = F.when(reach.isNull() | (F.col(START) > reach), 1).otherwise(0)
-    number = F.expr(f"sum(rw_begins) OVER ({by} ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)")
-    return sessions.withColumn("rw_begins", begins).withColumn(_NUMBER, number).drop("rw_begins")
 
 
 def records_of_sessions(records: DataFrame, touched: AffectedSessions, spec: ReplaySpec) -> DataFrame:

@@ -45,6 +45,7 @@ from spark_jobs.runs.work.job import Job
 from spark_jobs.runs.work.stages import ReplayChunk, ReplayTouched, chunk_stages
 from spark_jobs.runs.work.timeline import opened_replay, saved_timeline
 from spark_jobs.sources import good, quarantined, reading
+from spark_jobs.spark.cached import CachedFrames
 from spark_jobs.spark.failures import AggregateOverflowError
 from spark_jobs.spark.parallel import run_parallel
 
@@ -225,9 +226,10 @@ class IncrementalWork:
     @contextmanager
     def replay(self, *, goes_on: bool) -> Iterator[Replay]:
         self.job.result.continued_from = self.night.before.run_id
-        opened = self.opened(self.history, with_bounds(self.job.spec, self.history.records))
-        with opened as replay, reading(self.night.plan.pipeline):
-            yield replay
+        with CachedFrames() as self._cache:
+            opened = self.opened(self.history, with_bounds(self.job.spec, self.history.records))
+            with opened as replay, reading(self.night.plan.pipeline):
+                yield replay
 
     def opened(self, history: History, spec: ReplaySpec) -> Replay:
         """The replay of the history's records, which goes on from the run before."""

@@ -16,7 +16,6 @@ from spark_jobs.runs.night.counting import counted_night, counted_pairs
 from spark_jobs.runs.night.duplicates import copies_of, deciding_records
 from spark_jobs.runs.work.computing import IncrementalWork
 from spark_jobs.sources import arrived_since, cut_at
-from spark_jobs.spark.cached import CachedFrames
 
 _CHANGING = ("filtered_after", "erased", "without_window", "entered", "pairs")
 """Terms that the others of an id change: some of them may have got through before, and do not now."""
@@ -32,7 +31,7 @@ class DuplicatesWork(IncrementalWork):
 
     @contextmanager
     def replay(self, *, goes_on: bool) -> Iterator[Replay]:
-        with CachedFrames() as self._cache, super().replay(goes_on=goes_on) as replay:
+        with super().replay(goes_on=goes_on) as replay:
             self._copies = self._then_and_now(replay)
             then, now = (duplicates_in(aside) for _, aside in self._copies)
             replay.duplicates = now - then

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 
 from pyspark.sql import DataFrame
@@ -17,7 +16,6 @@ from spark_jobs.runs.night.sessions import AffectedSessions, records_of_sessions
 from spark_jobs.runs.work.computing import IncrementalWork
 from spark_jobs.runs.work.difference import staged_windows
 from spark_jobs.sources import arrived_since
-from spark_jobs.spark.cached import CachedFrames
 
 
 class SessionsWork(IncrementalWork):
@@ -27,11 +25,6 @@ class SessionsWork(IncrementalWork):
     def _touched(self) -> AffectedSessions:
         assert isinstance(self.night.touched, AffectedSessions)
         return self.night.touched
-
-    @contextmanager
-    def replay(self, *, goes_on: bool) -> Iterator[Replay]:
-        with CachedFrames() as self._cache, super().replay(goes_on=goes_on) as replay:
-            yield replay
 
     def opened(self, history: History, spec: ReplaySpec) -> Replay:
         members = self._cache.keep(records_of_sessions(history.records, self._touched, spec))

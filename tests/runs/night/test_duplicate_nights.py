@@ -27,7 +27,15 @@ from spark_jobs.runs.work.progress import LogProgress
 from spark_jobs.sources import spool
 from spark_jobs.spark.cached import CachedFrames
 from tests.runs.accounts import check_account
-from tests.runs.small_nights import CASES, assert_history_is_whole, log_of, pipeline, tables_of
+from tests.runs.small_nights import (
+    AHEAD,
+    CASES,
+    assert_history_is_whole,
+    log_of,
+    pipeline,
+    reconciled_in_parts,
+    tables_of,
+)
 from tests.runs.small_runs import BOUNDED, MINUTE, T0, record, write
 from tests.runs.small_runs import pipeline as small_pipeline
 from tests.runs.streaming_nights import Planned, WrittenQuery, batches_of, defined, records_of
@@ -41,10 +49,6 @@ KINDS = (
     "{by: v}",
     "{by: v, within: 30 s}",
 )
-
-
-AHEAD = "the saved watermark state is ahead of new records"
-"""Why a night may compute everything: a tick has come between records that arrived at one time."""
 
 
 def with_copies(draw: random.Random, records: list[dict], without_time: float = 0) -> list[dict]:
@@ -95,12 +99,8 @@ def test_every_night_behind_a_deduplication_ends_in_the_tables_of_a_full_run(
     records = with_copies(random.Random(seed), log_of(seed, 350 if IN_FULL else 150))
     draw = random.Random(seed + 100)
     cuts = sorted([*(draw.randrange(60, len(records) - 10) for _ in range(draw.choice((1, 3)))), len(records)])
-    nightly, done, results = deduplicated(tmp_path, f"copies_{seed}", seed), 0, list[RunResult]()
-    for night, cut in enumerate(cuts):
-        write(tmp_path / "data", records[done:cut], f"part-{night}.json")
-        done = cut
-        results.append(reconcile(spark, nightly, LogProgress()))
-        check_account(results[-1])
+    nightly = deduplicated(tmp_path, f"copies_{seed}", seed)
+    results = reconciled_in_parts(spark, tmp_path, nightly, records, cuts)
     whole = [one.note for one in results[1:] if one.continued_from is None]
     assert all("comes before one of its id" in note or AHEAD in note for note in whole), whole
     full = deduplicated(tmp_path, f"copies_full_{seed}", seed)

@@ -17,14 +17,12 @@ from spark_jobs.runs.work.job import RunResult
 from spark_jobs.runs.work.progress import LogProgress
 from spark_jobs.sources import spool
 from tests.runs.accounts import check_account
-from tests.runs.small_nights import TICKS, assert_history_is_whole, log_of, tables_of
+from tests.runs.small_nights import AHEAD, TICKS, assert_history_is_whole, log_of, reconciled_in_parts, tables_of
 from tests.runs.small_runs import BOUNDED, MINUTE, T0, record, write
 from tests.runs.small_runs import pipeline as small_pipeline
 from tests.runs.streaming_nights import WrittenQuery, batches_of, defined, records_of
 from tests.sampling import IN_FULL, seeds
 
-AHEAD = "the saved watermark state is ahead of new records"
-"""Why a night may compute everything: a tick has come between records that arrived at one time."""
 BY_RECORD = "gap_expression: 'CASE WHEN v % 3 = 0 THEN 9000 ELSE 2000 END'"
 GAPS = ("gap: 3 s", "gap: 8 s", "gap: 20 s", BY_RECORD)
 
@@ -63,12 +61,8 @@ def test_every_night_of_sessions_ends_in_the_tables_of_a_full_run(
     records, draw = log_of(seed, 400 if IN_FULL else 200), random.Random(seed + 100)
     nights = draw.choice((1, 3)) if IN_FULL else 1
     cuts = sorted([*(draw.randrange(60, len(records) - 10) for _ in range(nights)), len(records)])
-    nightly, done, results = sessions(tmp_path, f"sessions_{seed}", seed), 0, list[RunResult]()
-    for night, cut in enumerate(cuts):
-        write(tmp_path / "data", records[done:cut], f"part-{night}.json")
-        done = cut
-        results.append(reconcile(spark, nightly, LogProgress()))
-        check_account(results[-1])
+    nightly = sessions(tmp_path, f"sessions_{seed}", seed)
+    results = reconciled_in_parts(spark, tmp_path, nightly, records, cuts)
     nights_and_one_run(spark, nightly, sessions(tmp_path, f"sessions_full_{seed}", seed), results)
 
 
