@@ -93,6 +93,10 @@ class Staging:
     def has(self, part: StagedPart = StagedPart.WINDOWS) -> bool:
         return self._spark.catalog.tableExists(self._of(part))
 
+    def has_position(self, part: StagedPart) -> str:
+        """SQL of whether the part has a row with the `partition` and `offset` of a record."""
+        return f"(`partition`, `offset`) IN (SELECT `partition`, `offset` FROM {self._of(part)})"
+
     def chunks(self, part: StagedPart = StagedPart.WINDOWS) -> set[int]:
         """The numbers of the chunks that are staged, the empty ones too; none where the table is not there."""
         if not self.has(part):

@@ -13,6 +13,7 @@ from pyspark.sql import types as t
 
 from spark_jobs.cutover.beside import APART, DIFFERS, EXPECTED, FOUND, beside
 from spark_jobs.definition import Pipeline
+from spark_jobs.definition.history import FilesHistory, TableHistory
 from spark_jobs.definition.mode import Mode
 from spark_jobs.errors import DefinitionError
 from spark_jobs.eventtime.ranges import TimeRange
@@ -39,6 +40,7 @@ SAMPLES = 5
 _FIRST, _LAST = "rw_first_in", "rw_last_in"
 _CELLS = 1000
 """State is counted in so many cells of the processing time; what a cell holds is never counted too low."""
+_COLUMNAR = ("parquet", "orc")
 _CLOSED = position_names(FIRED)[0]
 
 
@@ -70,12 +72,20 @@ def measure(spark: SparkSession, variants: Sequence[Variant], progress: Progress
 
 @contextmanager
 def _kept(records: DataFrame, pipeline: Pipeline) -> Iterator[DataFrame]:
-    """The records, cached where they are not yet."""
-    if "InMemoryRelation" in query_execution(records).withCachedData().toString():
-        yield records
+    """The records, cached where they are not yet, but for those that are as fast to read again."""
+    is_cached = "InMemoryRelation" in query_execution(records).withCachedData().toString()
+    if is_cached or _is_read_fast(pipeline):
+        yield records if is_cached else narrowed(records, pipeline)
         return
     with CachedFrames() as cache:
         yield cache.keep(narrowed(records, pipeline))
+
+
+def _is_read_fast(pipeline: Pipeline) -> bool:
+    """Whether records are columns of columnar files, with nothing to decode or to look up."""
+    history = pipeline.history
+    columnar = isinstance(history, TableHistory) or (isinstance(history, FilesHistory) and history.format in _COLUMNAR)
+    return columnar and pipeline.value.format == "columns" and pipeline.lookup is None and not pipeline.functions
 
 
 def _measured(spark: SparkSession, own: Pipeline, variant: Variant, plan: Plan, records: DataFrame) -> Measured:
@@ -89,9 +99,9 @@ def _measured(spark: SparkSession, own: Pipeline, variant: Variant, plan: Plan, 
             F.count_if(F.col(ON_TIME) + F.col(LATE) > 0).alias("windows"),
             F.count_if(F.col(STATE) == "closed").alias("closed"),
             *(F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in (DROPPED, LATE)),
-            _delays("first", F.col(_CLOSED)),
-            _delays("last", F.greatest(F.col(_CLOSED), F.when(F.col(LATE) > 0, F.col(_LAST)))),
         ).collect()[0]
+        first = _delay(windows, F.col(_CLOSED))
+        later = F.greatest(F.col(_CLOSED), F.when(F.col(LATE) > 0, F.col(_LAST)))
         return Measured(
             name=variant.name,
             definition_hash=pipeline.definition_hash,
@@ -99,8 +109,8 @@ def _measured(spark: SparkSession, own: Pipeline, variant: Variant, plan: Plan, 
             records=plan.records,
             dropped=_dropped(replay, plan, counted[DROPPED]),
             late=counted[LATE],
-            first=_delay(counted["first"]),
-            last=_delay(counted["last"]),
+            first=first,
+            last=_delay(windows, later) if counted[LATE] else first,
             state=_state(windows, spec),
             against=_against(spark, own, windows, counted["closed"], spec),
         )
@@ -125,15 +135,24 @@ def _dropped(replay: Replay, plan: Plan, pairs: int) -> int:
     return 0 if late is None else late.count()
 
 
-def _delays(name: str, at: Column) -> Column:
-    """How long after the window's end `at` is, of the windows that the watermark closed."""
-    after = F.when((F.col(_CLOSED) < F.lit(NEVER)) & (F.col(STATE) == "closed"), at - F.col(END))
-    shares = F.percentile_approx(after, [0.5, 0.95])  # one sketch gives both
-    return F.struct(shares[0].alias("median"), shares[1].alias("most_95"), F.max(after).alias("longest")).alias(name)
+def _delay(windows: DataFrame, at: Column) -> Delay | None:
+    """How long after the window's end `at` is, of the windows that the watermark closed; None: it closed none.
 
-
-def _delay(found: t.Row) -> Delay | None:
-    return None if found["longest"] is None else Delay(**found.asDict())
+    The shares are of delays with their first six digits, so that not too many come to the driver.
+    """
+    after = F.col("after")
+    unit = F.pow(F.lit(10), F.greatest(F.floor(F.log10(F.greatest(F.abs(after), F.lit(1)))) - 5, F.lit(0)))
+    closed = windows.where((F.col(_CLOSED) < F.lit(NEVER)) & (F.col(STATE) == "closed"))
+    delays = closed.select((at - F.col(END)).alias("after"))
+    rounded = (F.floor(after / unit) * unit).cast("bigint").alias("rounded")
+    found = delays.groupBy(rounded).agg(F.count("*").alias("count"), F.max("after").alias("longest")).toArrow()
+    if not found.num_rows:
+        return None
+    values, counts, longest = (found.column(name).to_numpy() for name in ("rounded", "count", "longest"))
+    order = np.argsort(values)
+    until = counts[order].cumsum()
+    median, most = (int(values[order][np.searchsorted(until, share * until[-1])]) for share in (0.5, 0.95))
+    return Delay(median=median, most_95=most, longest=int(longest.max()))
 
 
 def _state(windows: DataFrame, spec: ReplaySpec) -> int:
@@ -172,7 +191,7 @@ def _against(spark: SparkSession, own: Pipeline, windows: DataFrame, closed: int
     bounds = [F.unix_millis("window_start").alias(START), F.unix_millis("window_end").alias(END)]
     before = published.select(*(f"`{key}`" for key in keys), *bounds, *(f"`{name}`" for name in names))
     here = windows.where(F.col(STATE) == "closed")
-    joined = beside(here, before, keys, names)
+    joined = beside(here, before, keys, names, rows=closed)
     is_here, is_there = F.col(EXPECTED).isNotNull(), F.col(FOUND).isNotNull()
     differs = F.col(DIFFERS)
     numeric = [name for name in names if isinstance(here.schema[name].dataType, t.NumericType)]

@@ -41,6 +41,7 @@ OLDEST_MS = 7 * DAY
 NIGHT_TARGET = {0.01: "<= 0.2"}
 KEYS = 10_000
 
+_OTHER_ROWS = "a lookup that gives other rows for 1% of the keys"
 _CHANGED = 100
 """One window in so many is another than the published one."""
 
@@ -101,25 +102,28 @@ def reconcile(bench: Bench) -> Iterator[Row]:
 
 
 def shapes(bench: Bench) -> Iterator[Row]:
-    """The same with 1 % late by up to thirty days, behind a deduplication, with a lookup, and of sessions."""
+    """The same with 1 % late by up to thirty days, behind a deduplication, with lookups, and of sessions."""
     data, spark = dataset(bench.spark, bench.home, bench.records), bench.spark
     spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {NAMESPACE}")
     regions = f"{NAMESPACE}.regions"
     spark.range(KEYS).selectExpr("CAST(id AS INT) AS code", "id % 50 AS region").writeTo(regions).createOrReplace()
     log = split_log(bench, data, 0.01, DAYS * DAY)
+    others = f"UPDATE {regions} SET region = region + 50 WHERE code % 100 = 7"
+    looked_up = {
+        "lookup": {"table": regions, "on": {"code": f"CAST(key_{KEYS} AS INT)"}, "as_of": "run"},
+        "keys": {"key": f"key_{KEYS}", "region": "region"},
+    }
     forms: dict[str, Mapping[str, Any]] = {
         "duplicates by processing time": {
             "deduplicate": {"by": ["partition", "offset"], "kind": "processing_time", "within": DAY}
         },
-        "a lookup": {
-            "lookup": {"table": regions, "on": {"code": f"CAST(key_{KEYS} AS INT)"}, "as_of": "run"},
-            "keys": {"key": f"key_{KEYS}", "region": "region"},
-        },
+        "a lookup": looked_up,
+        _OTHER_ROWS: looked_up,
         "sessions": {"window": {"type": "session", "gap": "10 min"}},
     }
     try:
         for name, more in forms.items():
-            night, whole = _one_night(bench, log, more)
+            night, whole = _one_night(bench, log, more, others if name == _OTHER_ROWS else None)
             bench.log(f"{name}: night {night.seconds:.2f} s, full run {whole.seconds:.2f} s")
             config = f"{data.records / 1e6:g}M records of {DAYS} days, 1% of the last day's late: {name}"
             note = f"the night against a full run, once; load {os.getloadavg()[0]:.1f}"
@@ -149,8 +153,10 @@ def split_log(bench: Bench, data: Dataset, share: float, oldest: int = OLDEST_MS
     return log
 
 
-def _one_night(bench: Bench, log: Log, more: Mapping[str, Any] | None = None) -> tuple[Cost, Cost]:
-    """The night, and a full run at the same end offsets.
+def _one_night(
+    bench: Bench, log: Log, more: Mapping[str, Any] | None = None, meanwhile: str | None = None
+) -> tuple[Cost, Cost]:
+    """The night, and a full run at the same end offsets. `meanwhile`: SQL that runs before both.
 
     Each brings a table of its own, in which the days before are published, to the same new state. Both are dropped in
     the end.
@@ -162,6 +168,8 @@ def _one_night(bench: Bench, log: Log, more: Mapping[str, Any] | None = None) ->
         for pipeline in (nightly, whole):
             execute(spark, pipeline, make_plan(spark, pipeline), NoProgress())
         log.lay_out(log.before, log.news)
+        if meanwhile is not None:
+            spark.sql(meanwhile)
         notes: list[RunResult] = []
         night = cost_of(spark, lambda: notes.append(reconcile_night(spark, nightly, NoProgress())))
         if notes[0].continued_from is None:

@@ -43,6 +43,11 @@ def log_of(seed: int, count: int = 500) -> list[dict]:
     return rows
 
 
+def between_arrivals(records: list[dict], cut: int) -> int:
+    """The first place from `cut` on between two arrivals: a night that begins within one reads all anew."""
+    return next(n for n in range(cut, len(records) + 1) if n == len(records) or records[n]["a"] > records[n - 1]["a"])
+
+
 def a_week_later(records: list[dict]) -> list[dict]:
     week = 7 * 24 * 60 * MINUTE
     return [r | {"a": r["a"] + week, "t": r["t"] + week} for r in records]

@@ -101,7 +101,7 @@ class FlinkRules(SessionRules):
                 spec.strategy, request.event_times, request.cache, by_subtask=buffers is not None and buffers.two_phases
             )
         maker: TimelineMaker = request.kept["maker"]
-        if spec.restarts:
+        if spec.restarts and request.state is None:  # a saved state is that of the last life
             return restarted_timeline(
                 request.records,
                 spec.restarts,

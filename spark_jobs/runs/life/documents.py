@@ -242,6 +242,7 @@ class StagedRange(Document):
     quarantined rows stand for all that earlier runs wrote of the range. `since`: a reconciliation's stand for the
     records from these offsets on; None: a run over a range. `expected`: by part of the staging
     (`spark_jobs.lakehouse.staging.StagedPart`), the chunks that have to be staged.
+    `changes_late`: a staged late record takes the place of a published one at its position.
     `everything`: the staged windows stand for all that is published, wherever it lies. `repairs`: another program had
     changed the table when the run began, so that the staged rows are compared with what readers see.
     """
@@ -260,6 +261,7 @@ class StagedRange(Document):
     expected: dict[str, tuple[int, ...]]
     everything: bool = False
     repairs: bool = False
+    changes_late: bool = False
 
     @field_validator("reach", "recent", "older", mode="before")
     @classmethod

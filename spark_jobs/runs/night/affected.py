@@ -9,7 +9,9 @@ earlier ones only those of the affected windows.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -133,10 +135,19 @@ class AffectedWindows:
 
 
 def affected_windows(
-    new: DataFrame, spec: ReplaySpec, before: PreviousRun, published: TimeRange, cache: CachedFrames
+    new: DataFrame,
+    spec: ReplaySpec,
+    before: PreviousRun,
+    published: TimeRange,
+    cache: CachedFrames,
+    changed: Sequence[DataFrame] = (),
 ) -> AffectedWindows:
-    """The windows that the `new` records can have changed; `published` spans the starts that are published."""
-    pairs = cache.keep_keys(windows_of_records(new, spec))
+    """The windows that the `new` records can have changed; `published` spans the starts that are published.
+
+    `changed`: records that were read before and are others now, as they were and as they are.
+    """
+    found = (windows_of_records(records, spec) for records in (new, *changed))
+    pairs = cache.keep_keys(reduce(DataFrame.unionByName, found).distinct() if changed else next(found))
     first, last = pairs.agg(F.min(START), F.max(START)).collect()[0]
     first, last = (published.start, published.end) if first is None else (first, last)
     lowest, end = min(first, published.start), max(last + 1, published.end)

@@ -51,7 +51,7 @@ from spark_jobs.runs.night.affected import AffectedWindows, PreviousRun, affecte
 from spark_jobs.runs.night.decision import Facts, GoOn, Nothing, ReadAll, decide
 from spark_jobs.runs.night.duplicates import copies_of, why_decided_anew
 from spark_jobs.runs.night.evidence import Beside
-from spark_jobs.runs.night.looked_up import why_looked_up_anew
+from spark_jobs.runs.night.looked_up import Anew, Changed, looked_up_again
 from spark_jobs.runs.night.reading import Reading
 from spark_jobs.runs.night.sessions import affected_sessions
 from spark_jobs.runs.night.taken import identities_of, positions_of, read_whole, refuse_another_topic, take_new
@@ -328,7 +328,17 @@ class _Facts(Facts):
             return "complete values have no timeline to go on from: all of them are computed"
         limit = arrival_limit(self._pipeline, self._now())
         why = _why_full(self._pipeline, self.before, limit, self._recorded) or self._why_forgotten
-        return why or why_looked_up_anew(self._spark, self._pipeline, self.before, self._opened)
+        return why or (self._looked_up.why if isinstance(self._looked_up, Anew) else "")
+
+    @cached_property
+    def _looked_up(self) -> Anew | Changed | None:
+        found = looked_up_again(self._spark, self._pipeline, self.before, self._opened, self._cache)
+        why = _why_changed_whole(self._pipeline, self._spec, self.before) if isinstance(found, Changed) else ""
+        return Anew(f"the records are looked up anew: rows of its table have changed, and {why}") if why else found
+
+    @property
+    def _changed(self) -> Changed | None:
+        return self._looked_up if isinstance(self._looked_up, Changed) else None
 
     @property
     def _why_forgotten(self) -> str:
@@ -362,7 +372,7 @@ class _Facts(Facts):
             names = names_of(self._pipeline)
             refuse_another_topic(self._beside.identities, self.before.read, self._opened, names)
             found = self._beside.evidence()
-        why = _gone_whole(self._pipeline) if found.sign is Sign.GONE else ""
+        why = _gone_whole(self._pipeline, self._changed) if found.sign is Sign.GONE else ""
         return Evidence(Sign.UNPROVEN, why) if why else found
 
     @cached_property
@@ -426,7 +436,8 @@ class _Facts(Facts):
     def _touched_by_new(self) -> AffectedWindows:
         new, spec, before = good(self._new), self._spec, self.before
         if not spec.has_sessions:
-            return affected_windows(new, spec, before, self._published, self._cache)
+            others = () if self._changed is None else (good(self._changed.then), good(self._changed.now))
+            return affected_windows(new, spec, before, self._published, self._cache, others)
         windows = self._spark.table(self._tables.windows)
         return affected_sessions(new, spec, before, windows, self._published, self._cache)
 
@@ -454,7 +465,8 @@ class _Facts(Facts):
     def has_new(self) -> bool:
         has_gone_on = self._recorded is not None and self._recorded.goes_beyond(self.before.state)
         seen, _, came_unplaced = self._seen
-        return has_gone_on or came_unplaced > 0 or any(p.records for p in seen.partitions)
+        has_more = has_gone_on or came_unplaced > 0 or self._changed is not None
+        return has_more or any(p.records for p in seen.partitions)
 
     @cached_property
     def has_live_news(self) -> bool:
@@ -503,7 +515,7 @@ class _Facts(Facts):
             opened=self._opened,
             seen=known,
             reading=self._reading(known, decision),
-            records=self._new,
+            records=self._new if self._changed is None else self._new.unionByName(self._changed.now, True),
             recorded=self._recorded,
         )
         records, new = (cut_at(frame, plan.as_of) for frame in (self._everything, self._new))
@@ -517,6 +529,7 @@ class _Facts(Facts):
             decision.lacks,
             idle=not self.has_new,
             unplaced=self._unplaced,
+            changed=None if self._changed is None else self._changed.now,
         )
 
     def _reading(self, known: Inspection, decision: GoOn) -> Reading:
@@ -536,12 +549,14 @@ class _Facts(Facts):
         return take_new(pipeline, identities, before, later, self._new, known, lacks=decision.lacks)
 
 
-def _gone_whole(pipeline: Pipeline) -> str:
-    """Why all windows are computed where records are gone; empty: those that records touch are enough."""
+def _gone_whole(pipeline: Pipeline, changed: Changed | None = None) -> str:
+    """Why all windows are computed where records are gone; empty: those they touch are enough."""
     if pipeline.deduplicate is not None:
         return "records are gone, and whether they were the first of their ids is found in the whole history"
     if windows_of(pipeline).is_merging:
         return "records are gone, and which sessions they were in is found in the whole history"
+    if changed is not None:
+        return "records are gone, and others get other rows of the lookup's table than they did"
     return ""
 
 
@@ -556,8 +571,8 @@ def _why_full(pipeline: Pipeline, before: PreviousRun, limit: int | None, record
         return why
     if recorded is not None and not recorded.agrees_with(before.state):
         return f"what the live job had read is not known to be what run {before.run_id} knew of it"
-    if restarts_of(pipeline):
-        return "the live job was restarted: its timeline is made as a whole"
+    if any(at > before.processing_time_end for at in restarts_of(pipeline)):
+        return f"the live job was restarted after what run {before.run_id} has read: its timeline is made as a whole"
     if isinstance(windows, WallClockWindows) and disorder(windows.zone):
         return f"windows in the wall clock of {windows.zone.key} need not close in order: they are read as a whole"
     if holds_back(pipeline):
@@ -570,6 +585,19 @@ def _why_full(pipeline: Pipeline, before: PreviousRun, limit: int | None, record
     if limit is not None and before.processing_time_end >= limit:
         at = format_instant(before.processing_time_end)
         return f"run {before.run_id} has read an arrival that is ahead of the clock ({at})"
+    return ""
+
+
+def _why_changed_whole(pipeline: Pipeline, spec: ReplaySpec, before: PreviousRun) -> str:
+    """Why all windows are computed where rows of the lookup have changed; empty: those they touch are enough."""
+    if pipeline.deduplicate is not None:
+        return "which record is the first of its id is found in the whole history"
+    if spec.has_sessions:
+        return "which sessions records leave is found in the whole history"
+    if spec.aligned_windows.leaves_gaps:
+        return "records between two windows are told late in the whole history"
+    if before.reading.has_gone:
+        return "some records are gone"
     return ""
 
 
@@ -685,6 +713,8 @@ def why_ahead(before: PreviousRun, spec: ReplaySpec, new: DataFrame, seen: Inspe
         arrivals = (p.first_arrival for p in seen.partitions if p.records and p.first_arrival is not None)
         first = min(arrivals, default=None)
         fits = before.state["kind"] != "inversion" or is_past_carried(before.state, first)
+    if first is not None and spec.restarts and first < spec.restarts[-1]:
+        return f"a new record arrived before the job's last restart ({format_instant(spec.restarts[-1])})"
     if fits or first is None:
         return ""
     ends = format_instant(before.processing_time_end)

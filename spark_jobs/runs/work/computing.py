@@ -135,7 +135,8 @@ class Incremental:
     `records` are the history, `new` those of it that have arrived since; `touched`: the windows that they touch.
     `base`: the published table when that run was looked for. `lacks`: records that were read before are gone, so that
     windows may keep their values. `idle`: nothing has arrived; only what the live job has emitted is compared.
-    `unplaced`: all records without a partition or an offset; None: the history has none.
+    `unplaced`: all records without a partition or an offset; None: the history has none. `changed`: records that were
+    read before and get other rows of the lookup, as they are now; None: there are none.
     """
 
     plan: Plan
@@ -147,6 +148,7 @@ class Incremental:
     lacks: bool
     idle: bool = False
     unplaced: DataFrame | None = None
+    changed: DataFrame | None = None
 
     @property
     def replay_stages(self) -> tuple[ReplayTouched, ...]:
@@ -201,8 +203,10 @@ class IncrementalWork:
         return self.night.plan.chunks
 
     def late_of(self, replay: Replay, span: TimeRange) -> DataFrame:
-        """The late records among the new ones, of the windows with a start in one of the slices."""
-        return replay.late(span, self.night.plan.span, self.good_news)
+        """The late records among the new and the changed ones, of the windows with a start in one of the slices."""
+        changed = self.night.changed
+        among = self.good_news if changed is None else self.good_news.unionByName(good(changed), True)
+        return replay.late(span, self.night.plan.span, among)
 
     def staged(self) -> StagedRange:
         touched = self.night.touched
@@ -221,6 +225,7 @@ class IncrementalWork:
             older=touched.older,
             attempt=self.job.attempt,
             expected=expected,
+            changes_late=self.night.changed is not None,
         )
 
     @contextmanager

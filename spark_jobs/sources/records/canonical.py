@@ -91,10 +91,13 @@ STANDS_FOR_NONE = (
 _TIME, _CONDITION, _ARGUMENT = "rw_time", "rw_condition", "rw_argument_"
 
 
-def canonical(opened: OpenHistory, pipeline: Pipeline, frame: DataFrame | None = None) -> DataFrame:
+def canonical(
+    opened: OpenHistory, pipeline: Pipeline, frame: DataFrame | None = None, *, looked_up_by: DataFrame | None = None
+) -> DataFrame:
     """The canonical records of an opened history: the good ones, and those that go to quarantine.
 
-    `frame`: some of its rows, in place of all.
+    `frame`: some of its rows, in place of all. `looked_up_by`: keys of the lookup's table; only records with one of
+    them are returned.
 
     `filter.before_watermark` and `event_time.missing: drop` leave records out, as SQL's WHERE does. A record that
     cannot be decoded stays, unless a part of the filter that uses only the history's own columns rejects it.
@@ -123,7 +126,7 @@ def canonical(opened: OpenHistory, pipeline: Pipeline, frame: DataFrame | None =
     decoded = _with_text_checked(decoded, placed, pipeline, schemas)
     if pipeline.input_columns:
         decoded = with_keys(decoded, pipeline.input_columns, pipeline, "columns")
-    looked_up = looked_up_in(decoded, pipeline, opened.lookup)
+    looked_up = looked_up_in(decoded, pipeline, opened.lookup, looked_up_by)
     looked_up = with_text_checked(looked_up, expressions_over_records(pipeline), more)
     keyed = with_keys(looked_up, pipeline.keys, pipeline)
     if (text := pipeline.filter.before_watermark) is not None:
@@ -296,7 +299,9 @@ def running_maximum(placed: DataFrame) -> DataFrame:
     return placed.withColumn(ARRIVAL, F.when(known, F.max(F.when(known, F.col(ARRIVAL))).over(log)))
 
 
-def looked_up_in(decoded: DataFrame, pipeline: Pipeline, pinned: PinnedSnapshot | None) -> DataFrame:
+def looked_up_in(
+    decoded: DataFrame, pipeline: Pipeline, pinned: PinnedSnapshot | None, only: DataFrame | None = None
+) -> DataFrame:
     """The records with the columns of the lookup, if there is one. Its event time uses no column of the lookup."""
     if pipeline.lookup is None or pinned is None:
         return decoded
@@ -304,7 +309,7 @@ def looked_up_in(decoded: DataFrame, pipeline: Pipeline, pinned: PinnedSnapshot 
     if pipeline.lookup.as_of == "event_time":
         kind = _of_unit(decoded, time.expression, time.unit, pipeline, ("event_time", "expression"))
         at = instants(or_null(decoded, time.expression), kind, time.unit).milliseconds
-    return with_lookup(decoded, pipeline, pinned, at)
+    return with_lookup(decoded, pipeline, pinned, at, only)
 
 
 def with_keys(frame: DataFrame, keys: Mapping[str, str], pipeline: Pipeline, section: str = "keys") -> DataFrame:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegralType, TimestampNTZType, TimestampType
@@ -17,6 +19,7 @@ from spark_jobs.spark.gateway import tried
 
 _AT = "rw_lookup_at"
 _KEY = "rw_lookup_key_"
+_WANTED = "rw_lookup_wanted_"
 _ROW = "rw_lookup_"
 
 
@@ -40,8 +43,34 @@ def lookup_rows(spark: SparkSession, pinned: PinnedSnapshot) -> DataFrame:
     return read_snapshot(spark, pin_snapshot(spark, pinned.table, pinned))
 
 
-def with_lookup(records: DataFrame, pipeline: Pipeline, pinned: PinnedSnapshot | None, event_time: Column) -> DataFrame:
-    """The records with the columns of their row; null where there is none. `event_time`: epoch ms."""
+def as_text(columns: Sequence[str]) -> Column:
+    """These columns as one text, which differs where a value does; instants with their microseconds."""
+    formats = dict.fromkeys(("timestampFormat", "timestampNTZFormat"), "yyyy-MM-dd'T'HH:mm:ss.SSSSSS")
+    return F.to_json(F.struct(*(f"`{name}`" for name in columns)), {**formats, "ignoreNullFields": "false"})
+
+
+def changed_keys(pipeline: Pipeline, then: DataFrame, now: DataFrame) -> DataFrame:
+    """The keys of rows that one state of a lookup's table has and the other has not, or more often.
+
+    Rows are compared as texts, since maps cannot be compared.
+    """
+    lookup = pipeline.lookup
+    assert lookup is not None
+    one, other = (rows.select(*(f"`{n}`" for n in lookup.on), as_text(rows.columns)) for rows in (then, now))
+    return one.exceptAll(other).unionByName(other.exceptAll(one)).select(*(f"`{n}`" for n in lookup.on)).distinct()
+
+
+def with_lookup(
+    records: DataFrame,
+    pipeline: Pipeline,
+    pinned: PinnedSnapshot | None,
+    event_time: Column,
+    only: DataFrame | None = None,
+) -> DataFrame:
+    """The records with the columns of their row; null where there is none. `event_time`: epoch ms.
+
+    `only`: keys of the lookup's table; records with another key are left out.
+    """
     lookup = pipeline.lookup
     if lookup is None or pinned is None:
         return records
@@ -57,6 +86,10 @@ def with_lookup(records: DataFrame, pipeline: Pipeline, pinned: PinnedSnapshot |
         one = attempt(records, "lookup.on", text)
         keys[f"{_KEY}{number}"] = tried(F.expr(text)) if can_fail(records.sparkSession, one.tree) else F.expr(text)
     asked = records.withColumns({**keys, _AT: event_time})
+    if only is not None:
+        wanted = only.select(*(F.col(f"`{name}`").alias(f"{_WANTED}{number}") for number, name in enumerate(lookup.on)))
+        same = [F.col(f"{_KEY}{number}") == F.col(f"{_WANTED}{number}") for number in range(len(lookup.on))]
+        asked = asked.join(wanted, same, "left_semi")
     renamed = rows.select(*(F.col(f"`{name}`").alias(f"{_ROW}{name}") for name in rows.columns))
     fits = F.lit(True)
     for number, name in enumerate(lookup.on):
