@@ -17,7 +17,7 @@ from xdist.scheduler import LoadScopeScheduling
 from spark_jobs.settings import Variable
 from spark_jobs.spark.jvm import SHORT_APPLICATIONS
 from tests.conformance.formats import FEW_ROWS
-from tests.tiers import Item, Stopwatch, Tests, changed_paths, longest_first, turn, whose_turn
+from tests.tiers import Item, Stopwatch, Tests, changed_paths, in_short, longest_first, turn, whose_turn
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,7 +54,7 @@ ROOM = "-Xms1500m -Xmn600m -XX:MetaspaceSize=256m"
 
 STOPWATCH = Stopwatch()
 LEFT_OUT = pytest.StashKey[int]()
-"""How many long tests wait for another turn."""
+"""How many tests wait for another turn."""
 
 SHORT = "tests/golden/"
 """Here each test is quick and needs nothing of another one."""
@@ -73,12 +73,17 @@ OF_FEW_ROWS = (
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Keep the tests of the tier that is asked for, in the order in which two processes end at about the same time."""
     chosen = Tests.chosen()
-    if chosen is Tests.SHORT:
+    if chosen is Tests.WHOLE:
         _keep(config, items, lambda test: not test.is_long)
-    elif chosen is Tests.TURN:
-        long = [test for test in map(_test, items) if test.is_long]
-        now = whose_turn(long, changed_paths(), float(os.environ["REWINDOW_TESTS_MINUTES"]), turn())
-        config.stash[LEFT_OUT] = len(long) - len(now)
+    elif chosen in (Tests.SHORT, Tests.TURN):
+        tests, changed = list(map(_test, items)), changed_paths()
+        now = in_short(tests, changed, turn())
+        if chosen is Tests.TURN:
+            others = [test for test in tests if test not in now]
+            now = whose_turn(others, changed, float(os.environ["REWINDOW_TESTS_MINUTES"]), turn())
+            config.stash[LEFT_OUT] = len(others) - len(now)
+        else:
+            config.stash[LEFT_OUT] = sum(not test.is_long for test in tests) - len(now)
         _keep(config, items, lambda test: test in now)
     place = longest_first(map(_test, items), lambda file: file.startswith(SHORT))
     items.sort(key=lambda item: place(_test(item).file))
@@ -95,7 +100,7 @@ def _test(item: pytest.Item) -> Item:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip the long tests for which no time is left: a busy machine takes longer than it took before."""
+    """Skip tests of a turn for which no time is left: a busy machine takes longer than it took before."""
     if Tests.chosen() is Tests.TURN and STOPWATCH.minutes() > float(os.environ["REWINDOW_TESTS_MINUTES"]):
         pytest.skip("the time is used up")
 
@@ -135,11 +140,11 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    if Tests.chosen() is not Tests.TURN:
-        return
-    terminalreporter.line(
-        f"{config.stash.get(LEFT_OUT, 0)} long tests wait for another turn (make test-long runs all)."
-    )
+    left_out = config.stash.get(LEFT_OUT, 0)
+    if Tests.chosen() is Tests.SHORT:
+        terminalreporter.line(f"{left_out} tests that take seconds wait for another turn (make test-whole runs all).")
+    elif Tests.chosen() is Tests.TURN:
+        terminalreporter.line(f"{left_out} long tests wait for another turn (make test-long runs all).")
 
 
 class ByFile(LoadScopeScheduling):

@@ -1,10 +1,20 @@
-"""Which of the long tests run after a change, and at which turn."""
+"""Which of the tests that take long run after a change, and at which turn."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.tiers import Item, Seconds, keep_durations, kept_durations, longest_first, touches, whose_turn
+from tests.tiers import (
+    SHORT_MINUTES,
+    Item,
+    Seconds,
+    in_short,
+    keep_durations,
+    kept_durations,
+    longest_first,
+    touches,
+    whose_turn,
+)
 
 FILES = ("tests/replay/test_properties.py", "tests/web/test_app.py", "tests/runs/test_nightly.py")
 LONG = [Item(file, f"test_{number}", is_long=True) for file in FILES for number in range(20)]
@@ -46,6 +56,27 @@ def test_every_test_has_its_turn() -> None:
 def test_no_more_run_than_there_is_time_for() -> None:
     assert len(whose_turn(LONG, [], 4, 3)) == 8
     assert not whose_turn(LONG, ["spark_jobs/web/app.py"], 0, 3)
+
+
+def test_every_quick_test_runs_each_time_and_of_the_others_those_that_a_change_touches_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """300 tests of ten seconds fill 25 minutes of two processes: 240 of them run at a time, none of the long ones."""
+    quick, slow, other = FILES
+    kept = {quick: Seconds(0.1, 60), slow: Seconds(10, 60), other: Seconds(10, 60)}
+    monkeypatch.setattr("tests.tiers.kept_durations", lambda: kept)
+    tests = [
+        Item(file, f"test_{n}", is_long=False)
+        for file, count in zip(FILES, (100, 100, 200), strict=True)
+        for n in range(count)
+    ]
+    seen = set[Item]()
+    for turn in range(5):
+        now = in_short([*tests, *LONG], ["spark_jobs/web/app.py"], turn)
+        assert {test for test in tests if test.file != other} < now and len(now) == 100 + 239
+        assert sum(kept[test.file].short for test in now) <= SHORT_MINUTES * 60 * 2
+        seen |= now
+    assert seen == set(tests)
 
 
 def test_a_tier_that_did_not_run_keeps_its_seconds_and_a_file_that_is_gone_goes(

@@ -1,9 +1,10 @@
 """Which tests run when, and in which order.
 
-`REWINDOW_TESTS` says it. `short` (`make test`): all tests but the long ones. `long` (`make test-long`): all tests, and
-in full what else is sampled. `turn` (`make test-turn`, in CI after `make test`): of the long tests those that the last
-day's change touches, then those whose turn it is, as far as the minutes in `REWINDOW_TESTS_MINUTES` last. Without it
-pytest runs what it is given.
+`REWINDOW_TESTS` says it. `short` (`make test`): all quick tests; of those that take seconds the ones that the last
+day's change touches, then those whose turn it is, up to `SHORT_MINUTES` in all. `whole` (`make test-whole`): all tests
+but the long ones. `turn` (`make test-turn`, in CI after `make test`): of those that `short` leaves out, the long ones
+too, what the change touches, then those whose turn it is, as far as the minutes in `REWINDOW_TESTS_MINUTES` last.
+`long` (`make test-long`): all tests, and in full what else is sampled. Without it pytest runs what it is given.
 
 `durations.json` beside this file has the seconds of one test of each file, by tier. `make durations` renews it.
 """
@@ -28,6 +29,10 @@ MEASURED = ROOT / "build" / "durations.json"
 PACKAGE = "spark_jobs"
 PARALLEL = 2
 """Processes that share the tests."""
+SHORT_MINUTES = 20.0
+"""What `make test` takes, by the kept durations."""
+QUICK_SECONDS = 3.0
+"""Tests of a file that take less on average run each time."""
 GOLDEN_RATIO = 0.6180339887498949
 """Multiples of it, modulo 1, lie as far from each other as numbers can: after a few turns every test had its own."""
 
@@ -36,6 +41,7 @@ class Tests(StrEnum):
     """The value of `REWINDOW_TESTS`."""
 
     SHORT = "short"
+    WHOLE = "whole"
     LONG = "long"
     TURN = "turn"
 
@@ -48,7 +54,7 @@ class Tests(StrEnum):
 class Seconds(NamedTuple):
     """What one test of a file takes, on average."""
 
-    short: float = 0.5
+    short: float = 5.0
     long: float = 20.0
 
     def of(self, *, is_long: bool) -> float:
@@ -82,7 +88,7 @@ def longest_first(tests: Iterable[Item], comes_last: Callable[[str], bool]) -> C
 
 
 def whose_turn(tests: Sequence[Item], changed: Sequence[str], minutes: float, turn: int) -> frozenset[Item]:
-    """Those of the long tests that run at a turn: what the paths `changed` touch, then the others, until time is up.
+    """Those of the tests that run at a turn: what the paths `changed` touch, then the others, until time is up.
 
     The tests lie on a ring. Each turn begins elsewhere on it, so that after some turns every test has run.
     """
@@ -91,11 +97,21 @@ def whose_turn(tests: Sequence[Item], changed: Sequence[str], minutes: float, tu
     others = [test for test in tests if test not in set(touched)]
     left, chosen = minutes * 60 * PARALLEL, set[Item]()
     for test in [*_from_turn(touched, turn), *_from_turn(others, turn)]:
-        left -= durations.get(test.file, UNKNOWN).long
+        left -= durations.get(test.file, UNKNOWN).of(is_long=test.is_long)
         if left < 0:
             break
         chosen.add(test)
     return frozenset(chosen)
+
+
+def in_short(tests: Sequence[Item], changed: Sequence[str], turn: int) -> frozenset[Item]:
+    """The tests of `make test`: all quick ones, and of the others what runs at this turn in the time that is left."""
+    durations = kept_durations()
+    own = [(test, durations.get(test.file, UNKNOWN).short) for test in tests if not test.is_long]
+    quick = [(test, seconds) for test, seconds in own if seconds < QUICK_SECONDS]
+    left = SHORT_MINUTES - sum(seconds for _, seconds in quick) / 60 / PARALLEL
+    others = [test for test, seconds in own if seconds >= QUICK_SECONDS]
+    return frozenset(test for test, _ in quick) | whose_turn(others, changed, left, turn)
 
 
 def _from_turn(ring: Sequence[Item], turn: int) -> Sequence[Item]:
@@ -116,9 +132,12 @@ def turn() -> int:
 
 
 def changed_paths() -> list[str]:
-    """The paths that differ from `REWINDOW_TESTS_BASE`; without it, from the state a day before the last commit."""
-    base = os.environ.get("REWINDOW_TESTS_BASE") or _a_day_before()
-    return _git("diff", "--name-only", base, "HEAD").splitlines() if base else []
+    """The paths that differ from `REWINDOW_TESTS_BASE`; without it, from the state a day before the last commit.
+
+    What is not committed yet counts too.
+    """
+    base = os.environ.get("REWINDOW_TESTS_BASE") or _a_day_before() or "HEAD"
+    return [*_git("diff", "--name-only", base).splitlines(), *_git("ls-files", "-o", "--exclude-standard").splitlines()]
 
 
 def _a_day_before() -> str:

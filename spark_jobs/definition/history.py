@@ -55,6 +55,11 @@ class FilesHistory(HistoryOfRows):
         return self.format in ("json", "csv")
 
     @property
+    def has_columns(self) -> bool:
+        """Whether the files are columnar."""
+        return self.format in ("parquet", "orc")
+
+    @property
     def metastore(self) -> None:
         """Files need no Hive metastore."""
         return None
@@ -119,6 +124,11 @@ class TableHistory(HistoryOfRows):
         description="The columns with a record's position in the log. With `preset`: what differs from it.",
         examples=["{partition: partition, offset: offset, arrival: arrival}"],
     )
+
+    @property
+    def has_columns(self) -> bool:
+        """A lake's files are columnar, but for few."""
+        return True
 
     @model_validator(mode="after")
     def _is_where_its_format_is(self) -> Self:

@@ -217,6 +217,11 @@ class HistorySection(Section):
         return False
 
     @property
+    def has_columns(self) -> bool:
+        """Whether its files are known to be columnar: some columns are read without the others."""
+        return False
+
+    @property
     def topic_alone(self) -> Topic | None:
         """The topic that is the whole history."""
         return None

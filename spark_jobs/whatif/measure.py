@@ -13,7 +13,6 @@ from pyspark.sql import types as t
 
 from spark_jobs.cutover.beside import APART, DIFFERS, EXPECTED, FOUND, beside
 from spark_jobs.definition import Pipeline
-from spark_jobs.definition.history import FilesHistory, TableHistory
 from spark_jobs.definition.mode import Mode
 from spark_jobs.errors import DefinitionError
 from spark_jobs.eventtime.ranges import TimeRange
@@ -40,7 +39,6 @@ SAMPLES = 5
 _FIRST, _LAST = "rw_first_in", "rw_last_in"
 _CELLS = 1000
 """State is counted in so many cells of the processing time; what a cell holds is never counted too low."""
-_COLUMNAR = ("parquet", "orc")
 _CLOSED = position_names(FIRED)[0]
 
 
@@ -83,9 +81,8 @@ def _kept(records: DataFrame, pipeline: Pipeline) -> Iterator[DataFrame]:
 
 def _is_read_fast(pipeline: Pipeline) -> bool:
     """Whether records are columns of columnar files, with nothing to decode or to look up."""
-    history = pipeline.history
-    columnar = isinstance(history, TableHistory) or (isinstance(history, FilesHistory) and history.format in _COLUMNAR)
-    return columnar and pipeline.value.format == "columns" and pipeline.lookup is None and not pipeline.functions
+    is_plain = pipeline.value.format == "columns" and pipeline.lookup is None and not pipeline.functions
+    return is_plain and pipeline.history.has_columns
 
 
 def _measured(spark: SparkSession, own: Pipeline, variant: Variant, plan: Plan, records: DataFrame) -> Measured:

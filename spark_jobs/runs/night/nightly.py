@@ -206,7 +206,7 @@ def reconcile(
         check_quarantine(job)
         refuse_missing_event_time(pipeline, night.plan, replace(work.history, records=work.good_news))
         result = Evaluator(work, end_policy, started=started, asked=asked).evaluate()
-        if night.idle:
+        if night.idle or night.changed is not None:
             result.note = night.note
         return result
 
@@ -332,7 +332,10 @@ class _Facts(Facts):
 
     @cached_property
     def _looked_up(self) -> Anew | Changed | None:
-        found = looked_up_again(self._spark, self._pipeline, self.before, self._opened, self._cache)
+        if self._opened.lookup is None:
+            return None
+        with self._progress.stage("lookup", self._opened.lookup.table):
+            found = looked_up_again(self._spark, self._pipeline, self.before, self._opened, self._cache)
         why = _why_changed_whole(self._pipeline, self._spec, self.before) if isinstance(found, Changed) else ""
         return Anew(f"the records are looked up anew: rows of its table have changed, and {why}") if why else found
 

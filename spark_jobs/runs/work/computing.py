@@ -159,6 +159,8 @@ class Incremental:
         """What people are told of the night."""
         if self.idle:
             return f"nothing has arrived since run {self.before.run_id}; what the live job emitted since was compared"
+        if self.changed is not None:
+            return f"it goes on from run {self.before.run_id}; records that get other rows of the lookup count anew"
         return f"it goes on from run {self.before.run_id}"
 
 
