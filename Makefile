@@ -49,7 +49,7 @@ PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadscope --no-loadsco
 WITHOUT_JAVA := tests/test_documents.py tests/test_imports.py tests/test_settings.py tests/definition tests/eventtime \
 	tests/golden/test_naive.py tests/golden/test_sequential.py tests/golden/test_structured_streaming.py tests/orchestration/test_form.py
 
-test: $(STAMP) ## run all quick tests, and of the others what the last day's change touches, then those whose turn it is (20 minutes)
+test: $(STAMP) ## run all quick tests, and of the others what the last day's change touches, then those whose turn it is (20 to 40 minutes)
 	REWINDOW_TESTS=short $(PYTEST)
 
 test-whole: $(STAMP) ## run every guarantee once, with real parts, in two processes (an hour)

@@ -30,7 +30,7 @@ PACKAGE = "spark_jobs"
 PARALLEL = 2
 """Processes that share the tests."""
 SHORT_MINUTES = 20.0
-"""What `make test` takes, by the kept durations."""
+"""What `make test` takes, by the kept durations: twice as long on a slow machine."""
 QUICK_SECONDS = 3.0
 """Tests of a file that take less on average run each time."""
 GOLDEN_RATIO = 0.6180339887498949
