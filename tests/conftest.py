@@ -77,13 +77,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         _keep(config, items, lambda test: not test.is_long)
     elif chosen in (Tests.SHORT, Tests.TURN):
         tests, changed = list(map(_test, items)), changed_paths()
-        now = in_short(tests, changed, turn())
+        own, now = [test for test in tests if not test.is_long], in_short(tests, changed, turn())
         if chosen is Tests.TURN:
-            others = [test for test in tests if test not in now]
-            now = whose_turn(others, changed, float(os.environ["REWINDOW_TESTS_MINUTES"]), turn())
-            config.stash[LEFT_OUT] = len(others) - len(now)
-        else:
-            config.stash[LEFT_OUT] = sum(not test.is_long for test in tests) - len(now)
+            own = [test for test in tests if test not in now]
+            now = whose_turn(own, changed, float(os.environ["REWINDOW_TESTS_MINUTES"]), turn())
+        config.stash[LEFT_OUT] = len(own) - len(now)
         _keep(config, items, lambda test: test in now)
     place = longest_first(map(_test, items), lambda file: file.startswith(SHORT))
     items.sort(key=lambda item: place(_test(item).file))
@@ -144,7 +142,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     if Tests.chosen() is Tests.SHORT:
         terminalreporter.line(f"{left_out} tests that take seconds wait for another turn (make test-whole runs all).")
     elif Tests.chosen() is Tests.TURN:
-        terminalreporter.line(f"{left_out} long tests wait for another turn (make test-long runs all).")
+        terminalreporter.line(f"{left_out} tests wait for another turn (make test-long runs all).")
 
 
 class ByFile(LoadScopeScheduling):

@@ -93,7 +93,7 @@ class Staging:
     def has(self, part: StagedPart = StagedPart.WINDOWS) -> bool:
         return self._spark.catalog.tableExists(self._of(part))
 
-    def has_position(self, part: StagedPart) -> str:
+    def position_in(self, part: StagedPart) -> str:
         """SQL of whether the part has a row with the `partition` and `offset` of a record."""
         return f"(`partition`, `offset`) IN (SELECT `partition`, `offset` FROM {self._of(part)})"
 

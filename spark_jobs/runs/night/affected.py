@@ -147,7 +147,7 @@ def affected_windows(
     `changed`: records that were read before and are others now, as they were and as they are.
     """
     found = (windows_of_records(records, spec) for records in (new, *changed))
-    pairs = cache.keep_keys(reduce(DataFrame.unionByName, found).distinct() if changed else next(found))
+    pairs = cache.keep_keys(reduce(lambda some, more: some.unionByName(more).distinct(), found))
     first, last = pairs.agg(F.min(START), F.max(START)).collect()[0]
     first, last = (published.start, published.end) if first is None else (first, last)
     lowest, end = min(first, published.start), max(last + 1, published.end)

@@ -85,7 +85,7 @@ def looked_up_again(
     if count > _MANY_KEYS and count > rows_now.count() // 4:
         return anew
     states = [replace(opened, lookup=one) for one in (then, now)]
-    return _beside([_looked_up_by(keys, pipeline, one, before, cache) for one in states], anew, cache)
+    return _compared([_looked_up_by(keys, pipeline, one, before, cache) for one in states], anew, cache)
 
 
 def _looked_up_by(
@@ -100,7 +100,7 @@ def _looked_up_by(
     return cache.keep(records.withColumns({_DECIDED: F.xxhash64(*own, accepted), _GOT: F.xxhash64(got)}))
 
 
-def _beside(frames: Sequence[DataFrame], anew: Anew, cache: CachedFrames) -> Anew | Changed | None:
+def _compared(frames: Sequence[DataFrame], anew: Anew, cache: CachedFrames) -> Anew | Changed | None:
     """The records that got other rows; `anew` where some move the watermark, or count, by one row alone."""
     digest = F.struct(F.count("*"), F.bit_xor(_DECIDED), F.sum(F.col(_DECIDED).cast("decimal(38,0)")))
     then, now = (frame.agg(digest).collect()[0] for frame in frames)

@@ -199,7 +199,7 @@ def _side_changes(job: Job, staged: StagedRange) -> tuple[SideChange, ...]:
         has_all = job.staging.has(StagedPart.QUARANTINE)  # then it has all that have no place in the log
         quarantined = f"{_UNPLACED} OR ({late})" if has_all else late
         if staged.changes_late and job.staging.has(StagedPart.LATE):
-            late = f"({late}) OR {job.staging.has_position(StagedPart.LATE)}"
+            late = f"({late}) OR {job.staging.position_in(StagedPart.LATE)}"
     return (
         SideChange(Side.LATE, rows(StagedPart.LATE), late),
         SideChange(Side.QUARANTINE, rows(StagedPart.QUARANTINE), quarantined),
