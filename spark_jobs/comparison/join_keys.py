@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
 from spark_jobs.replay.assign import END, START
+from spark_jobs.spark.texts import as_text
 
 WINDOW_HASH = "rw_hash"
 """A hash of the join columns. As the first column to sort by it decides nearly every comparison of two rows, and Spark
@@ -68,4 +69,4 @@ def _never_null(key: str, kind: t.DataType) -> Column:
         case t.DateType():
             return F.coalesce(column, F.lit("1970-01-01").cast("date"))
         case _:
-            return F.to_json(F.struct(column.alias("k")))
+            return as_text(column)

@@ -37,6 +37,7 @@ from spark_jobs.lakehouse.verdict import Verdict
 from spark_jobs.spark.cached import CachedFrames, viewed
 from spark_jobs.spark.gateway import loaded_iceberg_table
 from spark_jobs.spark.joins import OTHER, others, same
+from spark_jobs.spark.texts import as_text
 
 VERDICT_FACTS = t.StructType(
     [
@@ -200,7 +201,7 @@ class VerdictTable:
         compared = [v for v in values if v in given and v not in _FLEETING]
 
         def text(side: str) -> Column:
-            return F.to_json(F.struct(*(F.col(f"{side}.`{v}`").alias(v) for v in compared)))
+            return as_text(*(F.col(f"{side}.`{v}`").alias(v) for v in compared))
 
         joined = new.join(old, same(self._identity), "full")
         change = (

@@ -52,6 +52,7 @@ from spark_jobs.replay.timeline import CloseArrays, Thresholds, Timeline
 from spark_jobs.replay.windows import no_state
 from spark_jobs.spark.cached import CachedFrames
 from spark_jobs.spark.joins import OTHER, others, same
+from spark_jobs.spark.texts import as_text
 
 SESSION_START = "rw_ts"
 SESSION_END = "rw_end"
@@ -307,7 +308,7 @@ def replay_sessions(
     if not handed_over:
         return SessionReplay(_chosen(clean, span), _no_late_rows(base, spec), None, 0)
 
-    group = F.unhex(F.sha2(F.to_json(F.struct(*spec.keys, START)), 256)).substr(1, _GROUP_BYTES)
+    group = F.unhex(F.sha2(as_text(*(f"`{key}`" for key in spec.keys), START), 256)).substr(1, _GROUP_BYTES)
     marked = dirty.withColumn(GROUP, group)
     members = cache.keep(members_of(part, marked, spec, max(1, length // handed_over), handed_over))
     work = SessionWork(spec, finer, cells, flushes, cache, exactly=exact_positions)

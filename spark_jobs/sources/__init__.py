@@ -48,7 +48,7 @@ from spark_jobs.sources.records.canonical import (
     good,
     quarantined,
 )
-from spark_jobs.sources.records.lookup import as_text, changed_keys, lookup_columns, lookup_rows, pin_lookup
+from spark_jobs.sources.records.lookup import changed_keys, lookup_columns, lookup_rows, pin_lookup
 from spark_jobs.sources.records.schema_ids import check_schema_ids
 from spark_jobs.sources.records.unplaced import can_be_unplaced, is_unplaced, unplaced
 from spark_jobs.sources.spool import is_short, is_small, narrowed, spooled

@@ -27,6 +27,7 @@ from spark_jobs.sources.records.canonical import cut_at, with_positions
 from spark_jobs.sources.records.decode import RAW, RAW_BYTES, REASON, UNREAD
 from spark_jobs.sources.records.payload import payload_schema, with_payload
 from spark_jobs.spark.failures import reading
+from spark_jobs.spark.texts import as_text
 
 _POSITION_COLUMNS = (PARTITION, OFFSET, ARRIVAL)
 _POSITION_PATH = ("history", "past", "position")
@@ -189,11 +190,10 @@ def _past_payload(
         decoded[field.name] = F.expr(text)
     others = {name: column for name, column in topic_columns.items() if name not in decoded}
     payload = placed.select(*_POSITION_COLUMNS, *_aliased(decoded), *_aliased(others))
-    as_json = F.to_json(F.struct(*(F.col(f"`{name}`") for name in decoded)), {"ignoreNullFields": "false"})
     return payload.withColumns(
         {
             **dict.fromkeys((REASON, UNREAD), F.lit(None).cast("string")),
-            RAW: as_json,
+            RAW: as_text(*(f"`{name}`" for name in decoded)),
             RAW_BYTES: F.lit(None).cast("binary"),
         }
     )

@@ -4,8 +4,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from spark_jobs.eventtime.flink.strategy import WatermarkStrategy
 from spark_jobs.eventtime.flink.suppliers import Ascending
@@ -53,6 +56,24 @@ def test_the_records_of_few_and_of_many_sessions_are_found_alike(spark, monkeypa
     few = found()
     monkeypatch.setattr("spark_jobs.replay.sessions._FEW_SESSIONS", 0)
     assert found() == few
+
+
+@pytest.mark.parametrize("key", ["{0}", "named_struct('t', {0})"])
+def test_sessions_whose_keys_are_a_microsecond_apart_stay_two(spark, key: str) -> None:
+    """Each has a late record, so that its records go through the operator."""
+    rows = [(0, at, 2000 + at, time, "k", 30) for at, time in enumerate([0, 0, 200, 200, 10, 10])]
+    strategy = WatermarkStrategy(Ascending(), (0,), ((0,),))
+    spec = ReplaySpec(FLINK, strategy, SessionWindows(30), 0, ("k",), {"n": "count(*)"})
+    instant = key.format("timestamp_micros(rw_offset % 2)")
+    records = spark.createDataFrame(rows, RECORDS).withColumn("k", F.expr(instant))
+    with Replay(History(records, TIMES, 2000 + len(rows)), spec) as replay:
+        windows = replay.windows(TIMES).select("window_start", "window_end", "n", "n__complete", "records_dropped")
+        assert Counter(map(tuple, windows.collect())) == {
+            (0, 30, 1, None, 0): 2,
+            (0, 40, None, 2, 1): 2,
+            (200, 230, 1, 1, 0): 2,
+        }
+        assert replay.late(TIMES).count() == 2
 
 
 def test_a_timeline_that_was_kept_without_the_step_of_its_cells_has_the_former_one() -> None:

@@ -38,6 +38,7 @@ from spark_jobs.replay.spec import Mode, ReplaySpec, complete_name
 from spark_jobs.replay.windows import counted_alone, no_state
 from spark_jobs.spark.cached import CachedFrames
 from spark_jobs.spark.joins import OTHER, others, same
+from spark_jobs.spark.texts import as_text
 
 _HELD = "rw_rows > 0"
 """The record is in the contents of a row that came out."""
@@ -75,7 +76,7 @@ def with_streams_columns(records: DataFrame, keys: Sequence[str]) -> DataFrame:
         return records
     if not keys:
         return records.withColumns({KEY: F.lit(b""), HAS_VALUE: F.lit(True)})
-    whole = F.to_json(F.struct(*(F.col(f"`{key}`") for key in keys)), {"ignoreNullFields": "false"})
+    whole = as_text(*(f"`{key}`" for key in keys))
     return records.withColumns({KEY: F.when(has_key(keys), F.encode(whole, "UTF-8")), HAS_VALUE: F.lit(True)})
 
 

@@ -19,8 +19,9 @@ from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.pins import PinnedSnapshot
 from spark_jobs.replay.columns import OFFSET, PARTITION
 from spark_jobs.runs.night.affected import PreviousRun
-from spark_jobs.sources import OpenHistory, as_text, canonical, changed_keys, cut_at, lookup_rows, narrowed
+from spark_jobs.sources import OpenHistory, canonical, changed_keys, cut_at, lookup_rows, narrowed
 from spark_jobs.spark.cached import CachedFrames
+from spark_jobs.spark.texts import as_text
 
 LOOKUP = "lookup"
 """Where the saved state of a run has the snapshot that its records were looked up in."""
@@ -96,7 +97,7 @@ def _looked_up_by(
     accepts = pipeline.filter.after_watermark
     accepted = F.lit(True) if accepts is None else F.coalesce(F.expr(accepts), F.lit(False))
     own = [name for name in records.columns if name.startswith("rw_")]
-    got = as_text(records.drop(*own).columns)
+    got = as_text(*(f"`{n}`" for n in records.drop(*own).columns))
     return cache.keep(records.withColumns({_DECIDED: F.xxhash64(*own, accepted), _GOT: F.xxhash64(got)}))
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegralType, TimestampNTZType, TimestampType
@@ -16,6 +14,7 @@ from spark_jobs.sources.expressions import Refused, expression_type, refuse
 from spark_jobs.sources.lake.iceberg import pin_snapshot, read_snapshot
 from spark_jobs.sources.records.attempts import attempt, can_fail
 from spark_jobs.spark.gateway import tried
+from spark_jobs.spark.texts import as_text
 
 _AT = "rw_lookup_at"
 _KEY = "rw_lookup_key_"
@@ -43,12 +42,6 @@ def lookup_rows(spark: SparkSession, pinned: PinnedSnapshot) -> DataFrame:
     return read_snapshot(spark, pin_snapshot(spark, pinned.table, pinned))
 
 
-def as_text(columns: Sequence[str]) -> Column:
-    """These columns as one text, which differs where a value does; instants with their microseconds."""
-    formats = dict.fromkeys(("timestampFormat", "timestampNTZFormat"), "yyyy-MM-dd'T'HH:mm:ss.SSSSSS")
-    return F.to_json(F.struct(*(f"`{name}`" for name in columns)), {**formats, "ignoreNullFields": "false"})
-
-
 def changed_keys(pipeline: Pipeline, then: DataFrame, now: DataFrame) -> DataFrame:
     """The keys of rows that one state of a lookup's table has and the other has not, or more often.
 
@@ -56,8 +49,9 @@ def changed_keys(pipeline: Pipeline, then: DataFrame, now: DataFrame) -> DataFra
     """
     lookup = pipeline.lookup
     assert lookup is not None
-    one, other = (rows.select(*(f"`{n}`" for n in lookup.on), as_text(rows.columns)) for rows in (then, now))
-    return one.exceptAll(other).unionByName(other.exceptAll(one)).select(*(f"`{n}`" for n in lookup.on)).distinct()
+    on = [f"`{name}`" for name in lookup.on]
+    one, other = (rows.select(*on, as_text(*(f"`{name}`" for name in rows.columns))) for rows in (then, now))
+    return one.exceptAll(other).unionByName(other.exceptAll(one)).select(*on).distinct()
 
 
 def with_lookup(

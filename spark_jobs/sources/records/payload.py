@@ -27,6 +27,7 @@ from spark_jobs.sources.records.decode import (
     parse_schema,
 )
 from spark_jobs.sources.records.decode_avro import avro_fields, body_of, decode_avro, decode_by_writers, why_not_framed
+from spark_jobs.spark.texts import as_text
 
 TEXT_FIELD = "value"
 """The field of values that are plain text."""
@@ -78,8 +79,8 @@ def with_payload(frame: DataFrame, pipeline: Pipeline, schemas: PinnedSchemas | 
     value = pipeline.value
     if value.format == "columns":
         if not from_lines:
-            plain = [F.col(f"`{name}`") for name in frame.columns if not name.startswith("rw_")]
-            raw = F.to_json(F.struct(*plain), {"ignoreNullFields": "false"}) if plain else F.lit(None)
+            plain = [f"`{name}`" for name in frame.columns if not name.startswith("rw_")]
+            raw = as_text(*plain) if plain else F.lit(None)
             frame = frame.withColumns({REASON: F.lit(None).cast("string"), RAW: raw.cast("string")})
         if value.envelope is None:
             return frame

@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from pyspark.sql import functions as F
 
 from spark_jobs.eventtime.ranges import TimeRange
-from spark_jobs.replay.kafka_streams.replay import Application, TaskReplay
+from spark_jobs.replay.kafka_streams.replay import Application, TaskReplay, with_streams_columns
+from spark_jobs.replay.kafka_streams.tasks import KEY
 from spark_jobs.replay.spec import Mode
 from spark_jobs.spark.cached import CachedFrames
 from tests.conformance.kstreams_case import StreamsCase, StreamsOutcome
@@ -85,6 +87,11 @@ def test_the_tasks_give_what_the_sequential_model_gives(quick_spark, seed: int) 
         record: (len(missed), *max(missed)) for record, missed in skipped.items()
     }
     assert sum(w.records_dropped for w in windows) == len(outcome.skipped)
+
+
+def test_keys_that_are_a_microsecond_apart_are_two(quick_spark) -> None:
+    keys = quick_spark.range(2).select(F.timestamp_micros("id").alias("k"))
+    assert with_streams_columns(keys, ("k",)).select(KEY).distinct().count() == 2
 
 
 def test_every_row_of_a_random_history_comes_out_of_spark_as_of_the_model(quick_spark) -> None:
