@@ -183,7 +183,7 @@ def reconcile(
 ) -> None:
     """Bring the published windows up to date: read what arrived since the last run, recompute what it touches.
 
-    The tables are then those of a full run. A first run, a changed definition and sessions are full runs.
+    The tables are then those of a full run. A first run and a changed definition are full runs.
     """
     from spark_jobs.runs.life.documents import DryRun, instant_of
     from spark_jobs.runs.life.start import refuse_run_of_another

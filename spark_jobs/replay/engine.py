@@ -28,7 +28,7 @@ from spark_jobs.replay.columns import (
 from spark_jobs.replay.deduplication import Closes, Deduplication, duplicates_in, is_kept, without
 from spark_jobs.replay.grid import end_grid
 from spark_jobs.replay.in_memory_timeline import InMemoryTimeline
-from spark_jobs.replay.rule_book import OwnReplay, TimelineRequest
+from spark_jobs.replay.rule_book import TASKS, GoneOn, OwnReplay, TimelineRequest
 from spark_jobs.replay.sessions import (
     FinerTimeline,
     SessionReplay,
@@ -78,6 +78,7 @@ class Replay:
         saved: The timeline itself, where another process has made it.
         set_aside: What `set_aside` gave in another process.
         is_placed: The history's records have gone through the rule book's `placed` already.
+        gone_on: With `state`: the run that it goes on from, where the order of each partition decides.
     """
 
     def __init__(
@@ -92,6 +93,7 @@ class Replay:
         saved: SavedTimeline | None = None,
         set_aside: DataFrame | None = None,
         is_placed: bool = False,
+        gone_on: GoneOn | None = None,
     ) -> None:
         self._given = history
         self._not_placed = None if is_placed else history.records
@@ -106,6 +108,7 @@ class Replay:
         self._earlier = earlier
         self._saved = saved
         self._set_aside = set_aside
+        self._gone_on = gone_on
         self._cache = CachedFrames()
         self._sessions: dict[TimeRange, SessionReplay] = {}
 
@@ -123,7 +126,7 @@ class Replay:
 
     @cached_property
     def _own(self) -> OwnReplay | None:
-        return self.spec.rules.own_replay(self.history.records, self.spec, self._cache)
+        return self.spec.rules.own_replay(self.history.records, self.spec, self._cache, self._gone_on)
 
     @cached_property
     def entering(self) -> DataFrame:
@@ -171,6 +174,8 @@ class Replay:
         if self._saved is not None:
             return Timeline.restored(self._saved.document, self._saved.table, self._thresholds(self._saved))
         timeline = self._make(self._thresholds())
+        if self._own is not None:
+            timeline = replace(timeline, state={**timeline.state, TASKS: self._own.state()})
         return timeline if self._earlier is None else timeline.after(self._earlier)
 
     def with_last_panes(self) -> Replay:

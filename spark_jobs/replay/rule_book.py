@@ -7,7 +7,7 @@ rule book is chosen once, where a spec is made from a pipeline (`spark_jobs.repl
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
@@ -56,6 +56,25 @@ class TimelineRequest:
     kept: dict[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class GoneOn:
+    """The run that a replay goes on from which decides by the order of each partition.
+
+    `state`: what its `OwnReplay.state` gave. `as_of`: its end offsets. `windows`: those of its published windows that
+    may be others now (`RuleBook.reached`), in the columns of `replay_windows`, with `IS_TOUCHED`.
+    """
+
+    state: Mapping[str, Any]
+    as_of: Mapping[int, int]
+    windows: DataFrame
+
+
+TASKS = "tasks"
+"""Of `Timeline.state` what an `OwnReplay` has left."""
+IS_TOUCHED = "rw_is_touched"
+"""Whether new records may have changed the complete values of a window."""
+
+
 class OwnReplay(Protocol):
     """Windows and late records that an engine decides by itself, not by a look-up of closes."""
 
@@ -65,6 +84,10 @@ class OwnReplay(Protocol):
 
     def late(self, span: TimeRange, chosen: TimeRange) -> DataFrame:
         """As `late_records`."""
+        ...
+
+    def state(self) -> dict[str, Any]:
+        """What a later run needs to go on from here, as values that JSON can hold."""
         ...
 
 
@@ -126,9 +149,31 @@ class RuleBook(ABC):
     def timeline(self, spec: ReplaySpec, request: TimelineRequest, thresholds: Thresholds) -> Timeline:
         """When the live job's watermark passed which value; exact for the `thresholds`."""
 
-    def own_replay(self, records: DataFrame, spec: ReplaySpec, cache: CachedFrames) -> OwnReplay | None:
-        """What decides the windows in place of the timeline; None: the timeline does."""
+    def own_replay(
+        self, records: DataFrame, spec: ReplaySpec, cache: CachedFrames, before: GoneOn | None = None
+    ) -> OwnReplay | None:
+        """What decides the windows in place of the timeline; None: the timeline does.
+
+        `before`: the run that it goes on from. Its windows are then those that may be others now, and its late records
+        those of new ones.
+        """
         return None
+
+    @property
+    def forgets_records(self) -> bool:
+        """Whether records that windows took in may be in none of their rows, so that rows do not say how many."""
+        return False
+
+    def why_not_gone_on(self, state: Mapping[str, Any]) -> str:
+        """Why no replay can go on from this state of an `own_replay`; empty: it can."""
+        return "the order of each partition decides: it is read as a whole"
+
+    def reached(self, windows: DataFrame, new: DataFrame, spec: ReplaySpec, state: Mapping[str, Any]) -> DataFrame:
+        """The published windows that may be others with the `new` records, with `IS_TOUCHED`.
+
+        `windows`: keys, `window_start` and `window_end` (epoch ms). `state`: of that run's `own_replay`.
+        """
+        raise TypeError("no replay of these rules goes on from another one")
 
     def is_read(self, spec: ReplaySpec) -> Column:
         """Whether the live job's windows and watermark read a canonical record."""

@@ -12,6 +12,17 @@ APPLICATIONS = [
     {"window": {"type": "tumbling", "size": "1 min"}, "emission": "each_update"},
     {"window": {"type": "hopping", "size": "2 min", "advance": "45 s"}, "emission": "on_close"},
 ]
+EMIT = {"kind": "on_close", "strategy": "emit"}
+OF_TASKS = [
+    {"window": {"type": "tumbling", "size": "1 min"}, "emission": EMIT},
+    {"window": {"type": "session", "gap": "20 s"}, "emission": "each_update"},
+    {"window": {"type": "sliding", "time_difference": "30 s"}, "emission": "on_close"},
+    {"window": {"type": "hopping", "size": "2 min", "advance": "45 s"}, "emission": {**EMIT, "interval": "30 s"}},
+    {"window": {"type": "session", "gap": "20 s"}, "emission": EMIT},
+    {"window": {"type": "sliding", "time_difference": "30 s"}, "emission": "each_update"},
+    {"window": {"type": "session", "gap": "20 s"}, "emission": "on_close"},
+]
+"""Applications whose tasks need the order of the log."""
 
 
 def defined(folder: Path, name: str, application: dict) -> Pipeline:

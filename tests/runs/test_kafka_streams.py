@@ -43,7 +43,7 @@ APPLICATIONS: dict[str, dict[str, Any]] = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, order=True)
 class Read:
     """One record of the input topic."""
 

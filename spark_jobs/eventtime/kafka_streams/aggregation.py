@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
-from spark_jobs.eventtime.kafka_streams.contents import Aggregate, Contents
+from spark_jobs.eventtime.kafka_streams.contents import Aggregate, Contents, Ordered
 from spark_jobs.eventtime.kafka_streams.store import UNKNOWN, SegmentedStore, Stored
 from spark_jobs.eventtime.kafka_streams.suppression import Update
 from spark_jobs.eventtime.kafka_streams.windows import HoppingWindows, Sessions, StreamsWindow
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP
 
-E = TypeVar("E")
+E = TypeVar("E", bound=Ordered)
 
 
 class Skipped(NamedTuple):

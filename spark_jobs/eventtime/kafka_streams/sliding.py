@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from spark_jobs.eventtime.kafka_streams.aggregation import Skipped, is_inclusive_window_late
-from spark_jobs.eventtime.kafka_streams.contents import Aggregate, Contents
+from spark_jobs.eventtime.kafka_streams.contents import Aggregate, Contents, Ordered
 from spark_jobs.eventtime.kafka_streams.store import UNKNOWN, SegmentedStore, Stored
 from spark_jobs.eventtime.kafka_streams.suppression import Update
 from spark_jobs.eventtime.kafka_streams.windows import BetweenEvents, StreamsWindow
 
-E = TypeVar("E")
+E = TypeVar("E", bound=Ordered)
 
 
 @dataclass(slots=True)

@@ -13,13 +13,22 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
-from spark_jobs.eventtime.kafka_streams.contents import Aggregate
+from spark_jobs.eventtime.kafka_streams.contents import Aggregate, Ordered
 from spark_jobs.eventtime.timestamps import MAX_TIMESTAMP
 
-E = TypeVar("E")
+E = TypeVar("E", bound=Ordered)
 
 UNKNOWN = -1
 """Kafka's `NO_TIMESTAMP`: no record yet."""
+
+
+class StoreTimes(NamedTuple):
+    """The times of a store: R, and the largest that its changelog has."""
+
+    found: int = UNKNOWN
+    logged: int = UNKNOWN
+
+
 _LEAST_SEGMENT = 60_000
 
 
@@ -74,6 +83,15 @@ class SegmentedStore(Generic[E]):
         self._empty()
         self._changelog: dict[Stored, Aggregate[E]] | None = {} if restorable else None
         self._logged = UNKNOWN
+
+    @property
+    def times(self) -> StoreTimes:
+        """The times of the store, which `move_to` brings back."""
+        return StoreTimes(self._time, self._logged)
+
+    def move_to(self, times: StoreTimes) -> None:
+        """Be an empty store with the times of another one."""
+        self._time, self._logged = times
 
     def reopen(self) -> None:
         """A new process opens the files that are still on the disk: only R begins anew."""

@@ -9,11 +9,11 @@ import heapq
 from collections.abc import Iterator
 from typing import Generic, NamedTuple, TypeVar
 
-from spark_jobs.eventtime.kafka_streams.contents import Aggregate
+from spark_jobs.eventtime.kafka_streams.contents import Aggregate, Ordered
 from spark_jobs.eventtime.kafka_streams.store import UNKNOWN, Stored
 from spark_jobs.eventtime.kafka_streams.windows import StreamsWindow
 
-E = TypeVar("E")
+E = TypeVar("E", bound=Ordered)
 
 
 class Update(NamedTuple, Generic[E]):
@@ -39,7 +39,7 @@ class Suppression(Generic[E]):
 
     def __init__(self, wait: int) -> None:
         self._wait = wait
-        self._time = UNKNOWN
+        self.time = UNKNOWN
         self._rows: dict[Stored, Update[E]] = {}
         self._due: list[_Due] = []
 
@@ -49,22 +49,22 @@ class Suppression(Generic[E]):
         Ascending by end, then by the serialized key. A row that withdraws takes the place of what was kept, and is
         dropped when it is due.
         """
-        self._time = max(self._time, row.timestamp)
+        self.time = max(self.time, row.timestamp)
         if row.stored not in self._rows:
             heapq.heappush(self._due, _Due(row.window.end, _serialized(row.stored), row.stored))
         self._rows[row.stored] = row
-        while self._due and self._due[0].end <= self._time - self._wait:
+        while self._due and self._due[0].end <= self.time - self._wait:
             out = self._rows.pop(heapq.heappop(self._due).stored)
             if out.aggregate is not None:
                 yield out
 
     def restart(self) -> None:
         """The buffer comes back from its changelog; S begins anew."""
-        self._time = UNKNOWN
+        self.time = UNKNOWN
 
     def lose(self) -> None:
         """The buffer is gone."""
-        self._time = UNKNOWN
+        self.time = UNKNOWN
         self._rows.clear()
         self._due.clear()
 

@@ -13,9 +13,9 @@ from spark_jobs.eventtime.kafka_streams.aggregation import (
     Skipped,
     TimeWindowAggregation,
 )
-from spark_jobs.eventtime.kafka_streams.contents import Aggregate
+from spark_jobs.eventtime.kafka_streams.contents import Aggregate, Ordered
 from spark_jobs.eventtime.kafka_streams.sliding import SlidingAggregation
-from spark_jobs.eventtime.kafka_streams.store import UNKNOWN, Retention, SegmentedStore, Stored
+from spark_jobs.eventtime.kafka_streams.store import UNKNOWN, Retention, SegmentedStore, Stored, StoreTimes
 from spark_jobs.eventtime.kafka_streams.suppression import Suppression, Update
 from spark_jobs.eventtime.kafka_streams.windows import (
     BetweenEvents,
@@ -25,7 +25,7 @@ from spark_jobs.eventtime.kafka_streams.windows import (
     StreamsWindows,
 )
 
-E = TypeVar("E")
+E = TypeVar("E", bound=Ordered)
 
 
 class Emission(StrEnum):
@@ -131,6 +131,16 @@ class Processed(Generic[E]):
     ignored: Ignored | None = None
 
 
+class TaskTimes(NamedTuple):
+    """All that a task knows beside what its windows hold: its stream time, and the times of its parts (epoch ms)."""
+
+    stream_time: int = UNKNOWN
+    store: StoreTimes = StoreTimes()
+    suppression: int = UNKNOWN
+    next_look: int = 0
+    last_close_time: int = UNKNOWN
+
+
 class Task(Generic[E]):
     """One task. Call `process` for each record of its partition, in the order of the log.
 
@@ -183,6 +193,22 @@ class Task(Generic[E]):
         if self._close is not None:
             self._close.restart()
 
+    @property
+    def times(self) -> TaskTimes:
+        """What `move_to` brings back."""
+        suppression = UNKNOWN if self._suppression is None else self._suppression.time
+        looks = (0, UNKNOWN) if self._close is None else (self._close.next_look, self._close.last_close_time)
+        return TaskTimes(self.stream_time, self._aggregation.store.times, suppression, *looks)
+
+    def move_to(self, times: TaskTimes) -> None:
+        """Be a task with the times of another one, whose windows are empty."""
+        self.stream_time = times.stream_time
+        self._aggregation.store.move_to(times.store)
+        if self._suppression is not None:
+            self._suppression.time = times.suppression
+        if self._close is not None:
+            self._close.next_look, self._close.last_close_time = times.next_look, times.last_close_time
+
     def waiting(self) -> Iterator[Row[E]]:
         """What the suppression still holds, in the order in which it would come out."""
         if self._suppression is not None:
@@ -222,25 +248,25 @@ class CloseEmission:
     def __init__(self, topology: Topology) -> None:
         self._windows = topology.windows
         self._interval = topology.emit_interval
-        self._next_look = 0
-        self._last_close_time = UNKNOWN
+        self.next_look = 0
+        self.last_close_time = UNKNOWN
 
     def restart(self) -> None:
         """The last close time comes back with the committed offsets; the throttle does not."""
-        self._next_look = 0
+        self.next_look = 0
 
     def look(self, store: SegmentedStore[E], close_time: int, clock: int) -> Iterator[Update[E]]:
         """What has closed since the last look, as far as the store still finds it."""
-        if clock < self._next_look:
+        if clock < self.next_look:
             return
-        self._next_look = clock + self._interval
-        last = self._last_close_time
+        self.next_look = clock + self._interval
+        last = self.last_close_time
         if last != UNKNOWN and last >= close_time:
             return
         earliest, latest = self._range(last, close_time)
         if latest < 0:
             return
-        self._last_close_time = close_time
+        self.last_close_time = close_time
         is_session = isinstance(self._windows, Sessions)
         for stored, aggregate in list(store.closed(earliest, latest, all_live=is_session)):
             yield Update(stored, self._window(stored), aggregate, aggregate.timestamp)
@@ -248,7 +274,7 @@ class CloseEmission:
     def has_looked_past(self, window: StreamsWindow) -> bool:
         """Whether a window that ends there has had its turn."""
         inclusive = not isinstance(self._windows, HoppingWindows)
-        return window.end + (1 if inclusive else 0) <= self._last_close_time
+        return window.end + (1 if inclusive else 0) <= self.last_close_time
 
     def _range(self, last: int, close_time: int) -> tuple[int, int]:
         """The first and the last start (sessions: end) that come out now, both included."""

@@ -5,10 +5,12 @@ The tasks say which records each window holds; Spark aggregates them, and sets t
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from operator import or_
+from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -19,6 +21,7 @@ from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.replay.aggregates import conditional
 from spark_jobs.replay.assign import END, START
 from spark_jobs.replay.columns import (
+    ARRIVAL,
     DROPPED,
     EVENT_TIME,
     FIRED,
@@ -33,13 +36,14 @@ from spark_jobs.replay.columns import (
     is_within,
     position_names,
 )
-from spark_jobs.replay.kafka_streams.tasks import HAS_VALUE, KEY, Kind, Order, Restarts, TaskRestart, run_tasks
+from spark_jobs.replay.kafka_streams.tasks import HAS_VALUE, KEY, Kind, Order, Restarts, Resumed, TaskRestart, run_tasks
 from spark_jobs.replay.spec import Mode, ReplaySpec, complete_name
 from spark_jobs.replay.windows import counted_alone, no_state
 from spark_jobs.spark.cached import CachedFrames
 from spark_jobs.spark.joins import OTHER, others, same
 from spark_jobs.spark.texts import as_text
 
+PASSED = "rw_passed"
 _HELD = "rw_rows > 0"
 """The record is in the contents of a row that came out."""
 
@@ -92,10 +96,16 @@ class TaskReplay:
 
     @cached_property
     def _rows(self) -> DataFrame:
-        application = self._application
-        return self._cache.keep(
-            run_tasks(self._records, application.topology, application.restarts, of_all=application.of_all, finals=True)
-        )
+        return self._cache.keep(self._run(self._records))
+
+    def _run(self, records: DataFrame, resumed: Resumed | None = None) -> DataFrame:
+        one = self._application
+        return run_tasks(records, one.topology, one.restarts, of_all=one.of_all, finals=True, resumed=resumed)
+
+    def state(self) -> dict[str, Any]:
+        """By partition, what its task has come to: `TaskState`."""
+        rows = self._rows.where(F.col("kind") == F.lit(Kind.STATE.value)).select(PARTITION, "reason").collect()
+        return {str(row[0]): json.loads(row[1]) for row in rows}
 
     def windows(self, span: TimeRange) -> DataFrame:
         """The windows with a start in `span`, in the columns of `replay_windows`: the last row of each."""
@@ -128,13 +138,13 @@ class TaskReplay:
         A record belongs to the chunk `span` that holds the start of the last window that it missed.
         """
         spec = self._spec
-        rows = _chosen(self._rows.where(F.col("kind") == F.lit(Kind.LATE.value)), chosen)
+        rows = _chosen(self._late_pairs(), chosen)
         last = F.max(F.struct(F.col(END), F.col(START), F.col("missed_by"))).alias("rw_last")
         by_record = rows.groupBy(PARTITION, OFFSET).agg(
             F.count("*").alias("windows_missed"), (~F.bool_or("entered")).alias("side_output"), last
         )
         start = F.col(f"rw_last.{START}")
-        own = by_record.where(is_within(start, span))
+        own = self._with_passed(by_record.where(is_within(start, span)))
         joined = self._kept.join(own, [PARTITION, OFFSET])
         return joined.select(
             *spec.keys,
@@ -143,14 +153,26 @@ class TaskReplay:
             "side_output",
             start.alias(START),
             F.col(f"rw_last.{END}").alias(END),
-            F.col("rw_last.missed_by").alias("missed_by"),
+            F.coalesce("rw_last.missed_by", F.col(ARRIVAL) - F.col(PASSED)).alias("missed_by"),
         )
+
+    def _late_pairs(self) -> DataFrame:
+        """The pairs of a record and a window that were dropped."""
+        return self._rows.where(F.col("kind") == F.lit(Kind.LATE.value))
+
+    def _with_passed(self, late: DataFrame) -> DataFrame:
+        """Add `PASSED`: when the last window that each late record missed closed, where its task did not see it."""
+        return late.withColumn(PASSED, F.lit(None).cast("long"))
 
     def _faithful(self, span: TimeRange) -> DataFrame:
         """One row for each window that the application has made, or that only late records belong to."""
-        spec, spark = self._spec, self._records.sparkSession
         rows = self._rows.where(F.col("kind").isin(Kind.FINAL.value, Kind.LATE.value))
-        pairs = _chosen(rows, span).select(
+        return self._aggregated(_chosen(rows, span), self._kept)
+
+    def _aggregated(self, rows: DataFrame, records: DataFrame) -> DataFrame:
+        """The windows of these rows of the tasks; `records` has all that they name."""
+        spec, spark = self._spec, self._records.sparkSession
+        pairs = rows.select(
             F.col(PARTITION).alias("rw_p"),
             START,
             END,
@@ -165,12 +187,14 @@ class TaskReplay:
         same = (F.col("rw_p") == F.col(PARTITION)) & (F.col("rw_member") == F.col(OFFSET))
         values = [F.expr(conditional(spark, text, _HELD)).alias(name) for name, text in spec.aggregates.items()]
         place = F.max(F.when(F.expr(_HELD), F.col("rw_place")))
+        # Sessions that are not out yet count no records; nor do sliding windows, which follow the records as they do.
+        counted = "NOT rw_late" if isinstance(self._application.topology.windows, HoppingWindows) else _HELD
         grouped = (
-            pairs.join(self._kept.drop(KEY), same)
+            pairs.join(records.drop(KEY), same)
             .groupBy(*(f"`{key}`" for key in spec.keys), START, END)
             .agg(
                 *values,
-                F.expr(f"count(*) FILTER (WHERE {_HELD})").alias(ON_TIME),
+                F.expr(f"count(*) FILTER (WHERE {counted})").alias(ON_TIME),
                 F.lit(0).cast("long").alias(LATE),
                 F.count_if("rw_late").alias(DROPPED),
                 F.max("rw_rows").alias("rw_rows"),
@@ -203,17 +227,25 @@ class TaskReplay:
 
     def _complete(self, span: TimeRange) -> DataFrame:
         """The windows of all records, as if none had been late: keys, bounds, complete values."""
-        records, topology = self._kept.where(F.col(KEY).isNotNull()), self._application.topology
-        match topology.windows:
-            case HoppingWindows() as windows:
-                placed = _assigned(records, windows)
-            case Sessions(gap):
-                placed = _sessions(records, gap)
-            case BetweenEvents():
-                placed = _between_events(records, topology)
+        placed = in_all_windows(self._kept.where(F.col(KEY).isNotNull()), self._application.topology)
+        return self._completed(_chosen(placed, span)).select("*", no_state())
+
+    def _completed(self, placed: DataFrame) -> DataFrame:
+        """The complete values of the windows that records are placed in."""
         keys = (f"`{key}`" for key in self._spec.keys)
         values = [F.expr(text).alias(complete_name(name)) for name, text in self._spec.aggregates.items()]
-        return _chosen(placed, span).groupBy(*keys, START, END).agg(*values, counted_alone()).select("*", no_state())
+        return placed.groupBy(*keys, START, END).agg(*values, counted_alone())
+
+
+def in_all_windows(records: DataFrame, topology: Topology) -> DataFrame:
+    """One row for each record with a key and each window that it would be in if none was late."""
+    match topology.windows:
+        case HoppingWindows() as windows:
+            return _assigned(records, windows)
+        case Sessions(gap):
+            return _sessions(records, gap)
+        case BetweenEvents():
+            return _between_events(records, topology)
 
 
 def _assigned(records: DataFrame, windows: HoppingWindows) -> DataFrame:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
@@ -15,10 +16,11 @@ from spark_jobs.eventtime.timestamps import MIN_TIMESTAMP
 from spark_jobs.replay.columns import ARRIVAL, EVENT_TIME, OFFSET, PARTITION
 from spark_jobs.replay.flink.inversion import closes_reached, last_of
 from spark_jobs.replay.in_memory_timeline import InMemoryTimeline, inverted, nothing_closed
+from spark_jobs.replay.kafka_streams.night import TaskNight, reached, why_not_gone_on
 from spark_jobs.replay.kafka_streams.replay import Application, TaskReplay, has_key
 from spark_jobs.replay.kafka_streams.tasks import TaskRestart
 from spark_jobs.replay.other_values import OtherValue
-from spark_jobs.replay.rule_book import OwnReplay, RuleBook, TimelineRequest
+from spark_jobs.replay.rule_book import GoneOn, OwnReplay, RuleBook, TimelineRequest
 from spark_jobs.replay.spec import ReplaySpec
 from spark_jobs.replay.timeline import Thresholds, Timeline
 from spark_jobs.spark.cached import CachedFrames
@@ -69,8 +71,24 @@ class KafkaStreamsRules(RuleBook):
         time = F.max(EVENT_TIME).over(before) - F.lit(self.application.topology.grace + 1)
         return keyed.withColumn("rw_life", life).withColumn("rw_watermark", time).drop("rw_life")
 
-    def own_replay(self, records: DataFrame, spec: ReplaySpec, cache: CachedFrames) -> OwnReplay | None:
-        return TaskReplay(records, spec, self.application, cache) if self.application.needs_tasks else None
+    def own_replay(
+        self, records: DataFrame, spec: ReplaySpec, cache: CachedFrames, before: GoneOn | None = None
+    ) -> OwnReplay | None:
+        if not self.application.needs_tasks:
+            return None
+        if before is None:
+            return TaskReplay(records, spec, self.application, cache)
+        return TaskNight(records, spec, self.application, cache, before)
+
+    @property
+    def forgets_records(self) -> bool:
+        return bool(self.application.of_all) or any(self.application.restarts.values())
+
+    def why_not_gone_on(self, state: Mapping[str, Any]) -> str:
+        return why_not_gone_on(self.application, state)
+
+    def reached(self, windows: DataFrame, new: DataFrame, spec: ReplaySpec, state: Mapping[str, Any]) -> DataFrame:
+        return reached(windows, new, spec, self.application, state)
 
     def other_values(self, spec: ReplaySpec, *, is_whole: bool) -> Iterator[OtherValue]:
         application = self.application

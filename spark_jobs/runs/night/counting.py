@@ -208,6 +208,8 @@ _NOT_OUT = ("open", "not_emitted")
 """States of sessions that the live job has not let out as they are."""
 SESSIONS_UNSAID = "sessions that are not out yet count no records, and those that came out again count some twice"
 """Why nobody can say how many pairs sessions count."""
+RESTARTS_UNSAID = "a task that began anew may have forgotten records that it had taken in"
+"""Why nobody can say how many pairs the windows of a restarted application count."""
 
 
 def _is_placed(pipeline: Pipeline, records: DataFrame) -> Column:

@@ -33,6 +33,7 @@ from spark_jobs.replay.defined_windows import holds_back, windows_of
 from spark_jobs.replay.flink.inversion import is_past_carried, is_past_discoveries
 from spark_jobs.replay.flink.simulation import can_continue
 from spark_jobs.replay.from_pipeline import rule_book_of, spec_of
+from spark_jobs.replay.rule_book import TASKS
 from spark_jobs.replay.spec import ReplaySpec
 from spark_jobs.runs.life.documents import Outcome
 from spark_jobs.runs.life.lifecycle import new_token
@@ -49,9 +50,10 @@ from spark_jobs.runs.life.status import RunKind, RunStatus
 from spark_jobs.runs.life.store import RunStore
 from spark_jobs.runs.night.affected import AffectedWindows, PreviousRun, affected_windows, merged, run_before
 from spark_jobs.runs.night.decision import Facts, GoOn, Nothing, ReadAll, decide
-from spark_jobs.runs.night.duplicates import copies_of, why_decided_anew
+from spark_jobs.runs.night.duplicates import copies_of, deciding_records, why_decided_anew
 from spark_jobs.runs.night.evidence import Beside
 from spark_jobs.runs.night.looked_up import Anew, Changed, looked_up_again
+from spark_jobs.runs.night.ordered import affected_in_order
 from spark_jobs.runs.night.reading import Reading
 from spark_jobs.runs.night.sessions import affected_sessions
 from spark_jobs.runs.night.taken import identities_of, positions_of, read_whole, refuse_another_topic, take_new
@@ -63,6 +65,7 @@ from spark_jobs.runs.work.computing import Incremental, IncrementalWork
 from spark_jobs.runs.work.duplicates_night import DuplicatesWork
 from spark_jobs.runs.work.evaluation import EndPolicy, Evaluator
 from spark_jobs.runs.work.job import RunResult, chosen_run_id, job_of
+from spark_jobs.runs.work.ordered_night import OrderedWork
 from spark_jobs.runs.work.progress import Progress
 from spark_jobs.runs.work.sessions_night import SessionsWork
 from spark_jobs.runs.work.stages import ReplayChunk, chunk_stages
@@ -212,6 +215,8 @@ def reconcile(
 
 
 def _work_of(spec: ReplaySpec) -> type[IncrementalWork]:
+    if spec.rules.decides_by_order:
+        return OrderedWork
     if spec.has_sessions:
         return SessionsWork
     return IncrementalWork if spec.deduplication is None else DuplicatesWork
@@ -345,8 +350,9 @@ class _Facts(Facts):
 
     @property
     def _why_forgotten(self) -> str:
-        """Why records of forgotten people are not the first of their ids any more."""
-        if not self._opened.erasures or self._pipeline.deduplicate is None:
+        """Why what was decided with records of forgotten people does not stay."""
+        stays = self._spec.rules.decides_by_order or self._pipeline.deduplicate is not None
+        if not self._opened.erasures or not stays:
             return ""
         last, before = max(one.requested_at for one in self._opened.erasures), self.before.run_id
         is_after = (F.col("run_id") == F.lit(before)) & (F.col("started_at") > F.lit(last))
@@ -438,10 +444,12 @@ class _Facts(Facts):
 
     def _touched_by_new(self) -> AffectedWindows:
         new, spec, before = good(self._new), self._spec, self.before
+        windows = self._spark.table(self._tables.windows)
+        if spec.rules.decides_by_order:
+            return affected_in_order(new, spec, before, windows, self._cache)
         if not spec.has_sessions:
             others = () if self._changed is None else (good(self._changed.then), good(self._changed.now))
             return affected_windows(new, spec, before, self._published, self._cache, others)
-        windows = self._spark.table(self._tables.windows)
         return affected_sessions(new, spec, before, windows, self._published, self._cache)
 
     def _came_unplaced(self, records: DataFrame) -> int:
@@ -450,11 +458,6 @@ class _Facts(Facts):
         if known is None and self._spark.catalog.tableExists(self._tables.quarantine):
             known = self._spark.table(self._tables.quarantine).where(is_unplaced("partition", "offset")).count()
         return max(0, records.count() - (known or 0))
-
-    @property
-    def _read(self) -> DataFrame:
-        """The good records that were read before."""
-        return good(cut_at(self._everything, self.before.as_of))
 
     @cached_property
     def behind(self) -> str:
@@ -483,8 +486,17 @@ class _Facts(Facts):
             return why
         there = self._spark.catalog.tableExists(self._tables.late)
         late = self._spark.table(self._tables.late) if there else None
-        copies = copies_of(self._read, new, deduplication, self._cache)
-        return why_decided_anew(copies, new, late, deduplication)
+        read = cut_at(self._deciding, self.before.as_of)
+        return why_decided_anew(copies_of(read, new, deduplication, self._cache), new, late, deduplication)
+
+    @cached_property
+    def _deciding(self) -> DataFrame:
+        """The records that decide the windows behind a deduplication; they are read once for all."""
+        deduplication = self._spec.deduplication
+        assert deduplication is not None
+        records, new = good(narrowed(self._everything, self._pipeline)), good(self._new)
+        found = deciding_records(records, new, self._seen[1], self._spec, deduplication, self._cache)
+        return self._cache.keep(found)
 
     def full(self, decision: ReadAll) -> Full:
         """A night that computes all windows."""
@@ -533,6 +545,7 @@ class _Facts(Facts):
             idle=not self.has_new,
             unplaced=self._unplaced,
             changed=None if self._changed is None else self._changed.now,
+            deciding=None if self._spec.deduplication is None else cut_at(self._deciding, plan.as_of),
         )
 
     def _reading(self, known: Inspection, decision: GoOn) -> Reading:
@@ -558,6 +571,8 @@ def _gone_whole(pipeline: Pipeline, changed: Changed | None = None) -> str:
         return "records are gone, and whether they were the first of their ids is found in the whole history"
     if windows_of(pipeline).is_merging:
         return "records are gone, and which sessions they were in is found in the whole history"
+    if rule_book_of(pipeline).of(pipeline, None).decides_by_order:
+        return "records are gone, and the tasks may have to read them again"
     if changed is not None:
         return "records are gone, and others get other rows of the lookup's table than they did"
     return ""
@@ -581,8 +596,8 @@ def _why_full(pipeline: Pipeline, before: PreviousRun, limit: int | None, record
     if holds_back(pipeline):
         return "what each source subtask holds back is known from the start of the log"
     rules = rule_book_of(pipeline)
-    if rules.of(pipeline, None).decides_by_order:
-        return "the order of each partition decides: it is read as a whole"
+    if rules.of(pipeline, None).decides_by_order and (why := _why_order_whole(pipeline, before)):
+        return why
     if rules.closes_by_partition and not before.steps.by_partition:
         return f"run {before.run_id} kept no closes of each partition"
     if limit is not None and before.processing_time_end >= limit:
@@ -591,12 +606,21 @@ def _why_full(pipeline: Pipeline, before: PreviousRun, limit: int | None, record
     return ""
 
 
+def _why_order_whole(pipeline: Pipeline, before: PreviousRun) -> str:
+    """Why windows that the order of each partition decides are computed as a whole; empty: those touched are enough."""
+    if pipeline.live is not None:
+        return "what the live job's tasks made is compared as a whole"
+    if TASKS not in before.state:
+        return f"run {before.run_id} kept no state of the tasks"
+    return rule_book_of(pipeline).of(pipeline, None).why_not_gone_on(before.state[TASKS])
+
+
 def _why_changed_whole(pipeline: Pipeline, spec: ReplaySpec, before: PreviousRun) -> str:
     """Why all windows are computed where rows of the lookup have changed; empty: those they touch are enough."""
     if pipeline.deduplicate is not None:
         return "which record is the first of its id is found in the whole history"
-    if spec.has_sessions:
-        return "which sessions records leave is found in the whole history"
+    if spec.has_sessions or spec.rules.decides_by_order:
+        return "which windows records leave is found in the whole history"
     if spec.aligned_windows.leaves_gaps:
         return "records between two windows are told late in the whole history"
     if before.reading.has_gone:

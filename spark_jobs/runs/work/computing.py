@@ -28,6 +28,7 @@ from spark_jobs.runs.life.start import from_table, full_range, keep_reasons
 from spark_jobs.runs.night.account import Account, joined
 from spark_jobs.runs.night.affected import AffectedWindows, PreviousRun
 from spark_jobs.runs.night.counting import (
+    RESTARTS_UNSAID,
     SESSIONS_UNSAID,
     counted_night,
     counted_pairs,
@@ -114,7 +115,9 @@ class FullWork:
         if PANE in counted.columns and STATE in counted.columns:
             counted = counted.where(is_last_pane(job.spec))
         aside = 0 if job.spec.deduplication is None else job.result.counts.records_duplicate
-        return joined(records, pairs, self._pairs_of(counted, replay), aside, why=SESSIONS_UNSAID)
+        forgets = job.is_faithful and job.spec.rules.forgets_records
+        found = None if forgets else self._pairs_of(counted, replay)
+        return joined(records, pairs, found, aside, why=RESTARTS_UNSAID if forgets else SESSIONS_UNSAID)
 
     def _pairs_of(self, windows: DataFrame, replay: Replay) -> int | None:
         spec, is_faithful = self.job.spec, self.job.is_faithful
@@ -136,7 +139,8 @@ class Incremental:
     `base`: the published table when that run was looked for. `lacks`: records that were read before are gone, so that
     windows may keep their values. `idle`: nothing has arrived; only what the live job has emitted is compared.
     `unplaced`: all records without a partition or an offset; None: the history has none. `changed`: records that were
-    read before and get other rows of the lookup, as they are now; None: there are none.
+    read before and get other rows of the lookup, as they are now; None: there are none. `deciding`: the records that
+    decide behind a deduplication; None: there is none.
     """
 
     plan: Plan
@@ -149,6 +153,7 @@ class Incremental:
     idle: bool = False
     unplaced: DataFrame | None = None
     changed: DataFrame | None = None
+    deciding: DataFrame | None = None
 
     @property
     def replay_stages(self) -> tuple[ReplayTouched, ...]:
@@ -269,6 +274,8 @@ class IncrementalWork:
         job, counted = self.job, staged_windows(self.job)
         if PANE in counted.columns and STATE in counted.columns:
             counted, before = counted.where(is_last_pane(job.spec)), before.where(is_last_pane(job.spec))
+        if job.spec.rules.forgets_records:
+            return joined(records, pairs, None, aside, why=RESTARTS_UNSAID)
         known = self.night.before.run_id == job.published.latest
         found = pairs_in(counted) - pairs_in(before) if known else None
         why = "a run over a part of the range was published since the run that this one goes on from"

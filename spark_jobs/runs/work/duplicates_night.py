@@ -13,7 +13,7 @@ from spark_jobs.replay.engine import History, Replay
 from spark_jobs.replay.spec import ReplaySpec
 from spark_jobs.runs.night.account import Account
 from spark_jobs.runs.night.counting import counted_night, counted_pairs
-from spark_jobs.runs.night.duplicates import copies_of, deciding_records
+from spark_jobs.runs.night.duplicates import copies_of
 from spark_jobs.runs.work.computing import IncrementalWork
 from spark_jobs.sources import arrived_since, cut_at
 
@@ -38,10 +38,9 @@ class DuplicatesWork(IncrementalWork):
             yield replay
 
     def opened(self, history: History, spec: ReplaySpec) -> Replay:
-        cache, touched, deduplication = self._cache, self.night.touched, self._deduplication
-        deciding = deciding_records(history.records, self.good_news, touched, self.job.spec, deduplication, cache)
-        own = replace(history, records=cache.keep(deciding))
-        if deduplication.needs_closes:  # no state has all milliseconds
+        assert self.night.deciding is not None
+        own = replace(history, records=self.night.deciding)
+        if self._deduplication.needs_closes:  # no state has all milliseconds
             return Replay(own, spec, timeline_records=history.records)
         return super().opened(own, spec)
 

@@ -15,6 +15,7 @@ from spark_jobs.runs.night.counting import SESSIONS_UNSAID, are_out_once
 from spark_jobs.runs.night.sessions import AffectedSessions, records_of_sessions
 from spark_jobs.runs.work.computing import IncrementalWork
 from spark_jobs.runs.work.difference import staged_windows
+from spark_jobs.runs.work.job import Job
 from spark_jobs.sources import arrived_since
 
 
@@ -38,7 +39,11 @@ class SessionsWork(IncrementalWork):
         return arrived_since(replay.late(span), self.night.before.as_of)
 
     def account(self, replay: Replay, before: DataFrame) -> Account:
-        account = super().account(replay, before)
-        if are_out_once(staged_windows(self.job)) and are_out_once(before):
-            return account
-        return joined(account, account, None, 0, why=SESSIONS_UNSAID)
+        return account_of_sessions(super().account(replay, before), self.job, before)
+
+
+def account_of_sessions(account: Account, job: Job, before: DataFrame) -> Account:
+    """The account without pairs that sessions do not say. `before`: the published ones that are computed again."""
+    if are_out_once(staged_windows(job)) and are_out_once(before):
+        return account
+    return joined(account, account, None, 0, why=SESSIONS_UNSAID)

@@ -10,8 +10,8 @@ from tests.conformance.kstreams_case import StreamsCase
 NOW = 1_700_000_000_000
 
 
-def random_case(seed: int, *, restarts: bool = True) -> StreamsCase:
-    """A case without `expected`."""
+def random_case(seed: int, *, restarts: bool = True, most: int = 60) -> StreamsCase:
+    """A case without `expected`, of at most so many records."""
     rng = Random(seed)
     unit = rng.choice([1, 1, 10, 20_000])
     window, least = _window(rng, unit)
@@ -22,7 +22,7 @@ def random_case(seed: int, *, restarts: bool = True) -> StreamsCase:
     config["emit_interval_ms"] = rng.choice([0, 0, 5, 1000])
     if rng.random() < 0.3:
         config["retention_ms"] = least + grace + rng.choice([0, 1, rng.randint(0, 5) * unit, 100 * unit])
-    records = _records(rng, unit, partitions)
+    records = _records(rng, unit, partitions, most)
     document: dict[str, Any] = {"config": config, "records": records}
     if restarts and rng.random() < 0.4:
         befores = sorted(rng.randrange(len(records) + 1) for _ in range(rng.randint(1, 3)))
@@ -52,13 +52,13 @@ def _window(rng: Random, unit: int) -> tuple[dict[str, Any], int]:
             return {"kind": "session", "gap": gap}, gap
 
 
-def _records(rng: Random, unit: int, partitions: int) -> list[list[Any]]:
+def _records(rng: Random, unit: int, partitions: int, most: int) -> list[list[Any]]:
     """Of each key its own partition, as `groupByKey` needs it."""
     time, clock = rng.choice([0, 0, rng.randint(0, 50) * unit, NOW]), NOW
     keys = ["a", "b", "ab", "é", ""][: rng.randint(1, 5)]
     offsets = [0] * partitions
     records: list[list[Any]] = []
-    for _ in range(rng.randint(2, 60)):
+    for _ in range(rng.randint(2, most)):
         time += rng.choice([0, 0, 1, rng.randint(0, 3) * unit, unit, rng.randint(0, 2) * unit])
         time += rng.randint(5, 60) * unit if rng.random() < 0.05 else 0
         late = rng.choice([0, 0, 0, 1, rng.randint(0, 12) * unit, rng.randint(0, 25) * unit + rng.randint(-1, 1)])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import re
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,7 +10,6 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.eventtime.ranges import TimeRange
 from spark_jobs.lakehouse.tables import Tables
 from spark_jobs.replay.deduplication import KEPT, FirstByProcessingTime, FirstByRowTime, without
@@ -27,12 +25,11 @@ from spark_jobs.runs.work.progress import LogProgress
 from spark_jobs.sources import spool
 from spark_jobs.spark.cached import CachedFrames
 from tests.runs.accounts import check_account
+from tests.runs.night.shapes import deduplicated, with_copies
 from tests.runs.small_nights import (
     AHEAD,
-    CASES,
     assert_history_is_whole,
     log_of,
-    pipeline,
     reconciled_in_parts,
     tables_of,
 )
@@ -41,46 +38,6 @@ from tests.runs.small_runs import pipeline as small_pipeline
 from tests.runs.streaming_nights import Planned, WrittenQuery, batches_of, defined, records_of
 from tests.sampling import IN_FULL, seeds
 from tests.tiers import turn
-
-KINDS = (
-    "{by: [k, v], kind: processing_time}",
-    "{by: [k, v], kind: processing_time, within: 20 s}",
-    "{by: [k, v], kind: processing_time, within: 40 s, update_type: on_read_and_write}",
-    "{by: v}",
-    "{by: v, within: 30 s}",
-)
-
-
-def with_copies(draw: random.Random, records: list[dict], without_time: float = 0) -> list[dict]:
-    """The records of a log, of which every fourth comes again soon, every eighth much later, some with other times.
-
-    `without_time`: the share of copies that have none.
-    """
-    sent = []
-    for one in records:
-        sent.append(one)
-        for chance, delays in ((0.25, (500, 12_000)), (0.12, (20_000, 200_000))):
-            if draw.random() < chance:
-                moved = draw.choice((0, 0, 0, -3000, 3000))
-                again = {"a": one["a"] + draw.randrange(*delays), "p": draw.randrange(2)}
-                has_time = one["t"] is not None and not (without_time and draw.random() < without_time)
-                sent.append(one | again | {"t": one["t"] + moved if has_time else None})
-    sent.sort(key=lambda one: one["a"])
-    reached = [0, 0]
-    for one in sent:
-        one["o"] = reached[one["p"]]
-        reached[one["p"]] += 1
-    return sent
-
-
-def deduplicated(tmp_path: Path, name: str, seed: int) -> Pipeline:
-    file = Path(pipeline(tmp_path, name, list(CASES)[seed % len(CASES)]).file)
-    mode = random.Random(seed).choice(("both", "faithful"))
-    text, kind = file.read_text(), KINDS[seed % len(KINDS)]
-    if "processing_time" not in kind:  # by row time no record is late for its window
-        text = re.sub("allowed_lateness: .*\n", "", text)
-    file.write_text(text + f"deduplicate: {kind}\nmode: {mode}\n")
-    return load_pipeline(file)
 
 
 def _assert_copies_are_counted_once(nights: list[RunResult], whole_run: RunResult) -> None:

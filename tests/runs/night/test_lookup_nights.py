@@ -3,47 +3,18 @@
 from __future__ import annotations
 
 import random
-from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
-from spark_jobs.definition import Pipeline, load_pipeline
 from spark_jobs.runs.night.nightly import reconcile
 from spark_jobs.runs.planning.plan import make_plan
 from spark_jobs.runs.work.backfill import execute
 from spark_jobs.runs.work.progress import LogProgress
 from tests.runs.accounts import check_account
-from tests.runs.small_nights import CASES, between_arrivals, log_of, pipeline, tables_of
+from tests.runs.night.shapes import ROWS, is_timed, look_up_in, looked_up
+from tests.runs.small_nights import between_arrivals, log_of, tables_of
 from tests.runs.small_runs import MINUTE, T0, write
 from tests.sampling import seeds
-
-TABLE = "rewindow.lookups.of_nights"
-ROWS = {"a": "north", "b": "south", "c": "west"}
-
-
-def look_up_in(spark: SparkSession, rows: dict[str, str], *, later: bool = False) -> None:
-    """The table with these regions by key, valid for ever; with `later`, `a` has another one from the year 2096 on."""
-    spark.sql("CREATE NAMESPACE IF NOT EXISTS rewindow.lookups")
-    then = {key: "timestamp_millis(4000000000000)" if later and key == "a" else "NULL" for key in rows}
-    values = [f"('{key}', '{region}', timestamp_millis(0), {then[key]})" for key, region in rows.items()]
-    values += [f"('a', 'later', {then['a']}, NULL)"] * later
-    spark.sql(f"CREATE TABLE IF NOT EXISTS {TABLE} (k STRING, region STRING, since TIMESTAMP, until TIMESTAMP)")
-    spark.sql(f"INSERT OVERWRITE {TABLE} SELECT * FROM VALUES {', '.join(values)}")
-
-
-def is_timed(seed: int) -> bool:
-    return seed // 2 % 2 == 1
-
-
-def looked_up(tmp_path: Path, name: str, seed: int) -> Pipeline:
-    file = Path(pipeline(tmp_path, name, list(CASES)[seed % len(CASES)]).file)
-    as_of = "as_of: event_time, valid_from: since, valid_to: until" if is_timed(seed) else "as_of: run"
-    text = file.read_text().replace("keys: {k: k}", f"lookup: {{table: {TABLE}, on: k, {as_of}}}\nkeys: {{r: region}}")
-    accepts = "filter: {before_watermark: \"coalesce(region, '') not in ('meanwhile', 'east 2')\"}\n" * (seed // 6 % 2)
-    file.write_text(text + f"mode: {('both', 'faithful')[seed // 3 % 2]}\n{accepts}")
-    return load_pipeline(file)
-
 
 KINDS = ("stay", "more", "change", "part")
 

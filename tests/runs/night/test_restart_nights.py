@@ -3,35 +3,19 @@
 from __future__ import annotations
 
 import random
-from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.definition import Pipeline, load_pipeline
-from spark_jobs.definition.instants import format_instant
 from spark_jobs.runs.night.nightly import reconcile
 from spark_jobs.runs.planning.plan import make_plan
 from spark_jobs.runs.work.backfill import execute
 from spark_jobs.runs.work.progress import LogProgress
 from tests.runs.accounts import check_account
-from tests.runs.small_nights import CASES, between_arrivals, log_of, pipeline, tables_of
+from tests.runs.night.shapes import restarted
+from tests.runs.small_nights import CASES, between_arrivals, log_of, tables_of
 from tests.runs.small_runs import write
 from tests.sampling import seeds
-
-LIVE = """
-live:
-  source: {{kind: files, path: {folder}, format: parquet}}
-  window: {{start: s, end: e, unit: ms}}
-  restarts: [{restarts}]
-"""
-
-
-def restarted(tmp_path: Path, name: str, case: str, restarts: list[int]) -> Pipeline:
-    file = Path(pipeline(tmp_path, name, case).file)
-    times = ", ".join(f"'{format_instant(at)}'" for at in restarts)
-    file.write_text(file.read_text() + LIVE.format(folder=tmp_path / "emitted", restarts=times))
-    return load_pipeline(file)
 
 
 @pytest.mark.parametrize("seed", seeds(1, 12))

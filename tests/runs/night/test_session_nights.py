@@ -17,29 +17,12 @@ from spark_jobs.runs.work.job import RunResult
 from spark_jobs.runs.work.progress import LogProgress
 from spark_jobs.sources import spool
 from tests.runs.accounts import check_account
-from tests.runs.small_nights import AHEAD, TICKS, assert_history_is_whole, log_of, reconciled_in_parts, tables_of
+from tests.runs.night.shapes import sessions
+from tests.runs.small_nights import AHEAD, assert_history_is_whole, log_of, reconciled_in_parts, tables_of
 from tests.runs.small_runs import BOUNDED, MINUTE, T0, record, write
 from tests.runs.small_runs import pipeline as small_pipeline
 from tests.runs.streaming_nights import WrittenQuery, batches_of, defined, records_of
 from tests.sampling import IN_FULL, seeds
-
-BY_RECORD = "gap_expression: 'CASE WHEN v % 3 = 0 THEN 9000 ELSE 2000 END'"
-GAPS = ("gap: 3 s", "gap: 8 s", "gap: 20 s", BY_RECORD)
-
-
-def sessions(tmp_path: Path, name: str, seed: int) -> Pipeline:
-    draw = random.Random(seed)
-    lateness, panes = draw.choice(("0 s", "15 s", "3 min")), draw.choice(("last", "last", "all"))
-    emission = draw.choice(("emission: per_event", TICKS))
-    return small_pipeline(
-        tmp_path,
-        name,
-        end=draw.choice(("flush", "freeze")),
-        window=f"window: {{type: session, {GAPS[seed % len(GAPS)]}}}\nallowed_lateness: {lateness}\npanes: {panes}",
-        watermark=f"{BOUNDED}, {emission}",
-        aggregates="n: count(*), total: sum(v), top: max(v)",
-        namespace="nightly_tests",
-    )
 
 
 def nights_and_one_run(spark: SparkSession, nightly: Pipeline, full: Pipeline, results: list[RunResult]) -> None:
