@@ -76,12 +76,15 @@ def test_nights_of_tasks_end_in_the_tables_of_one_full_run(
         assert_history_is_whole(spark, nightly, ("pane",) if windows_of(nightly).is_merging else ())
 
 
-@pytest.mark.parametrize("application", [OF_TASKS[1], OF_TASKS[2]], ids=["sessions", "sliding"])
-def test_a_window_that_only_complete_values_have_goes_when_they_change(spark, tmp_path, application: dict) -> None:
-    """Two windows that came out long ago; a late record between both, and then one behind them."""
+@pytest.mark.parametrize("application", OF_TASKS[:3], ids=["emit", "sessions", "sliding"])
+def test_late_records_change_what_came_out_long_ago(spark, tmp_path, application: dict) -> None:
+    """One lies between two sessions, and makes a window that only complete values have; the next one takes it away.
+
+    The last one lies at the end of a tumbling window, which is no part of it.
+    """
     data = tmp_path / "data"
-    nightly = defined(data, f"only_complete_{application['window']['type']}", application)
-    for number, times in enumerate([[0, 30, 600], [15], [45], [44]]):
+    nightly = defined(data, f"long_ago_{application['window']['type']}", application)
+    for number, times in enumerate([[0, 30, 600], [15], [45], [60]]):
         rows = [{"p": 0, "a": T0 + 1000 * (600 + n), "k": "a", "t": T0 + 1000 * t, "v": t} for n, t in enumerate(times)]
         first = (0, 3, 4, 5)[number]
         write(

@@ -273,7 +273,7 @@ def _reach(records: DataFrame, spec: ReplaySpec, topology: Topology) -> DataFram
     """Which windows these records can change: those of their keys that meet a time from `_LOW` to `_HIGH`."""
     match topology.windows:
         case HoppingWindows():
-            below, above = 1, 0  # an end does not belong to its window
+            below, above = -1, 0  # an end does not belong to its window: it lies behind the record
         case BetweenEvents():
             below, above = 0, 1  # a window begins behind a record
         case Sessions(gap):
