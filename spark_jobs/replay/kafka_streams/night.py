@@ -37,7 +37,6 @@ from spark_jobs.replay.kafka_streams.replay import (
     PASSED,
     Application,
     TaskReplay,
-    has_key,
     in_all_windows,
 )
 from spark_jobs.replay.kafka_streams.task_states import TaskState
@@ -66,8 +65,7 @@ def reached(
 ) -> DataFrame:
     """See `RuleBook.reached`: the windows that could still change, and those that new records come near."""
     topology = application.topology
-    read = admitted(new, None).where(F.col(EVENT_TIME) >= 0)
-    read = read.where(has_key(spec.keys)) if spec.keys else read
+    read = admitted(new, None).where(F.col(EVENT_TIME).isNotNull())
     found = _meeting(windows, (F.col(START), F.col(END)), _reach(read, spec, topology), spec, topology)
     touched = found.select(*(f"`{key}`" for key in spec.keys), START, END).distinct()
     joined = windows.join(
@@ -226,7 +224,7 @@ class TaskNight(TaskReplay):
     def _first_passing(self, asked: DataFrame) -> DataFrame:
         """When a task's stream time first came to each time `rw_x`, before its point: partition, `rw_x`, `PASSED`."""
         cell = self._application.topology.store_retention.segment
-        records = self._records.where(has_key(self._spec.keys) if self._spec.keys else F.lit(True))
+        records = self._records.where(F.col(KEY).isNotNull())
         if isinstance(self._application.topology.windows, BetweenEvents):
             records = records.where(HAS_VALUE)
         records = records.where(

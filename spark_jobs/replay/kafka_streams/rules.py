@@ -88,7 +88,7 @@ class KafkaStreamsRules(RuleBook):
         return why_not_gone_on(self.application, state)
 
     def reached(self, windows: DataFrame, new: DataFrame, spec: ReplaySpec, state: Mapping[str, Any]) -> DataFrame:
-        return reached(windows, new, spec, self.application, state)
+        return reached(windows, self.read(new, spec), spec, self.application, state)
 
     def other_values(self, spec: ReplaySpec, *, is_whole: bool) -> Iterator[OtherValue]:
         application = self.application

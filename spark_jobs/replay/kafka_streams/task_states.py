@@ -17,6 +17,8 @@ from spark_jobs.eventtime.kafka_streams.windows import BetweenEvents
 
 _MOST_POINTS = 128
 _MOST_STEPS = 512
+_MOST_BETWEEN = 1024
+"""The most records between two points."""
 
 
 class TaskPoint(NamedTuple):
@@ -100,7 +102,7 @@ class StateKeeper:
     def is_due(self) -> bool:
         """Whether a point is to be added before the record that is read now."""
         self._read += 1
-        return self._read % self._every == 1 or self._every == 1
+        return (self._read - 1) % self._every == 0
 
     def add(self, point: TaskPoint) -> None:
         """A record is about to be read. The further a point lies back, the fewer of its neighbours are kept."""
@@ -108,7 +110,7 @@ class StateKeeper:
         if len(self._points) > _MOST_POINTS:
             half = len(self._points) // 2
             self._points = self._points[:half:2] + self._points[half:]
-            self._every = min(self._every * 2, _LEAST_BETWEEN)
+            self._every = min(self._every * 2, _MOST_BETWEEN)
 
     def holds(self, end: int, offset: int) -> None:
         """A window that ends at `end` holds the record with this offset, and none before it."""
@@ -125,6 +127,3 @@ class StateKeeper:
             else:
                 reach.append(Reach(cell * self._cell, first))
         return TaskState(undecided_from, (*self._points, last), tuple(reversed(reach)), is_past_restarts)
-
-
-_LEAST_BETWEEN = 1024

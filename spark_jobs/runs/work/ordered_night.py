@@ -18,7 +18,7 @@ from spark_jobs.runs.night.account import Account
 from spark_jobs.runs.night.ordered import AffectedInOrder
 from spark_jobs.runs.work.computing import IncrementalWork
 from spark_jobs.runs.work.sessions_night import account_of_sessions
-from spark_jobs.spark.joins import others, same
+from spark_jobs.spark.joins import OTHER, others, same
 
 
 class OrderedWork(IncrementalWork):
@@ -61,7 +61,7 @@ class OrderedWork(IncrementalWork):
         reached = self._touched.reached.select(*others(by), IS_TOUCHED)
         arrival, *rest = position_names(FIRED)
         fired = {arrival: F.unix_millis(CLOSED_AT), **dict.fromkeys(rest, F.lit(None).cast("long"))}
-        return rows.join(reached, same(by)).drop(*(f"rw_other_{name}" for name in by)).withColumns(fired)
+        return rows.join(reached, same(by)).drop(*(f"{OTHER}{name}" for name in by)).withColumns(fired)
 
     def account(self, replay: Replay, before: DataFrame) -> Account:
         account = super().account(replay, before)
